@@ -11,19 +11,22 @@ from spark_jobs.config.file import load_config
 
 @click.command("check")
 @click.argument("pipeline", required=False)
-def command(pipeline: str | None) -> int:
+@click.option(
+    "--deep", is_flag=True, help="Also test on a scratch table what the catalog keeps and compares."
+)
+def command(pipeline: str | None, *, deep: bool) -> int:
     """Test the connections of PIPELINE, or of all: broker, topic, catalog, registries, storage, Spark.
 
-    Continues after a failure and removes its test files. Without PIPELINE, a pipeline without problems is
-    one line. If the table does not exist yet, settings for its records are proposed. Exit code 1 if a check
-    failed.
+    Continues after a failure and removes its test files and tables. Without PIPELINE, a pipeline without
+    problems is one line. If the table does not exist yet, settings for its records are proposed. Exit code 1
+    if a check failed.
     """
     from cli.commands.check_steps import Checklist, check_pipeline, check_shared
 
     config = load_config()
     chosen = pipelines_named(config, pipeline)
     checklist = Checklist()
-    shared = check_shared(checklist, config)
+    shared = check_shared(checklist, config, beside=chosen[0].table if deep and chosen else "")
     checklists = [checklist, *(check_pipeline(config, one, shared, is_brief=not pipeline) for one in chosen)]
     for problem in config.problems:
         output.say(f"left out: {problem}")

@@ -30,6 +30,7 @@ from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.preview.catalog_trial import refuse_unfit, try_catalog
 from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
 from spark_jobs.preview.recognition import Sample, recognize
@@ -105,10 +106,15 @@ class Shared:
     session: SparkSession | None
 
 
-def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
-    """Test broker, catalog, transaction log, registries and Spark."""
+def check_shared(checklist: Checklist, config: SluiceConfig, *, beside: str = "") -> Shared:
+    """Test broker, catalog, transaction log, registries and Spark.
+
+    With a table's name, the catalog is also tested on scratch tables ``beside`` it.
+    """
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
+    if beside and catalog is not None:
+        checklist.run("catalog commits", lambda: _catalog_commits(config, beside))
     checklist.run("state", lambda: _state(config))
     for name in config.registries:
         checklist.run(f"registry {name}", partial(_registry, config, name))
@@ -210,6 +216,12 @@ def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
         close_catalog(catalog)
         raise
     return catalog, f"{config.catalog.name}, {output.count(len(namespaces), 'namespace')}"
+
+
+def _catalog_commits(config: SluiceConfig, beside: str) -> tuple[bool, str]:
+    answers = try_catalog(partial(open_catalog, config), beside.rpartition(".")[0])
+    refuse_unfit(answers, catalog=config.catalog.name)
+    return True, str(answers)
 
 
 def _registry(config: SluiceConfig, name: str) -> tuple[bool, str]:

@@ -167,7 +167,7 @@ def create_and_rename(
     # The private name makes the location unique too, wherever it is: catalogs put a table at namespace/name.
     private_name = f"{identifier}-{uuid.uuid4().hex[:8]}"
     try:
-        _create_namespace(catalog, identifier)
+        create_namespace(catalog, identifier)
         table = catalog.create_table(
             private_name,
             schema,
@@ -226,7 +226,8 @@ def _forget(catalog: Catalog, private_name: str) -> None:
         catalog.drop_table(private_name)
 
 
-def _create_namespace(catalog: Catalog, identifier: str) -> None:
+def create_namespace(catalog: Catalog, identifier: str) -> None:
+    """Create the namespaces of a table that do not exist."""
     parts = identifier.split(".")[:-1]
     for depth in range(1, len(parts) + 1):
         namespace = tuple(parts[:depth])

@@ -78,9 +78,10 @@ def test_a_pipeline_by_hand(
     assert states(seen.stdout) == {"orders": ("caught-up", 0)}
     assert states(sluice("status", "orders", "--json", **environment).stdout) == {"orders": ("caught-up", 0)}
     assert sluice("status", "order", **environment).returncode == 78
-    checked = sluice("check", "orders", **environment)
+    checked = sluice("check", "orders", "--deep", **environment)
     assert checked.returncode == 0, checked.stdout
     assert "PyIceberg and Spark see" in checked.stdout
+    assert "all that is tested" in checked.stdout
     # Without a server, too: then it is this command's own Spark that has to know Iceberg.
     config.write_text(config.read_text().replace(f"spark:\n  remote: {spark_remote}\n", ""))
     checked = sluice("check", "orders", **environment)
