@@ -29,6 +29,9 @@ STEP_LIMIT_SECONDS = 20.0
 CONNECTING_SECONDS = 30.0
 # A step that cannot be interrupted (in a C library) ends with its process.
 INTERRUPTED_STEP_SECONDS = 15.0
+# Where more work than processors is ready, a step takes longer by no fault of its own, and so may it.
+MOST_PATIENCE = 6.0
+BUSY = 2.0
 _LOOK_SECONDS = 0.5
 
 
@@ -40,15 +43,12 @@ def step_limit(context: AssetExecutionContext, pipeline: str) -> Iterator[None]:
         return
     is_done, is_over = threading.Event(), threading.Event()
 
-    def note() -> None:
-        if not is_connecting():
-            with suppress(Exception):  # without the tag the pipeline is only asked for alone at this state
-                context.instance.add_run_tags(context.run.run_id, {TAG_OVER_LIMIT: pipeline})
-
     def watch() -> None:
         if _ends_in_time(is_done):
             return
-        note()
+        if not is_connecting() and load_per_core() < BUSY:
+            with suppress(Exception):  # without the tag the pipeline is only asked for alone at this state
+                context.instance.add_run_tags(context.run.run_id, {TAG_OVER_LIMIT: pipeline})
         is_over.set()
         os.kill(os.getpid(), signal.SIGINT)
         if not is_done.wait(INTERRUPTED_STEP_SECONDS):
@@ -64,12 +64,20 @@ def step_limit(context: AssetExecutionContext, pipeline: str) -> Iterator[None]:
             context.log.error(limit, pipeline, STEP_LIMIT_SECONDS)
 
 
+def load_per_core() -> float:
+    """Return how many processes of this machine wait for each processor or use it, over a minute."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
 def _ends_in_time(is_done: threading.Event) -> bool:
-    left, latest = STEP_LIMIT_SECONDS, time.monotonic() + STEP_LIMIT_SECONDS + CONNECTING_SECONDS
-    while left > 0 and time.monotonic() < latest:
-        was_connecting, looked = is_connecting(), time.monotonic()
+    left, connecting = STEP_LIMIT_SECONDS, CONNECTING_SECONDS
+    while left > 0:
+        was_connecting, looked = connecting > 0 and is_connecting(), time.monotonic()
         if is_done.wait(min(left, _LOOK_SECONDS)):
             return True
-        if not was_connecting:
-            left -= time.monotonic() - looked
+        seconds = time.monotonic() - looked
+        if was_connecting:
+            connecting -= seconds
+        else:
+            left -= seconds / min(MOST_PATIENCE, max(1.0, load_per_core()))
     return is_done.is_set()

@@ -65,6 +65,14 @@ class DagsterDaemon:
         with self.instance() as instance:
             return {step.step_key for step in instance.get_run_step_stats(run.run_id) if step.start_time}
 
+    def seconds_of_last_step(self, run: DagsterRun) -> float:
+        """Return the time from the start of an ended run's last step to the run's end."""
+        with self.instance() as instance:
+            begun = max(step.start_time or 0.0 for step in instance.get_run_step_stats(run.run_id))
+            record = instance.get_run_record_by_id(run.run_id)
+        assert record is not None
+        return (record.end_time or 0.0) - begun
+
     def pid(self, run: DagsterRun) -> int | None:
         """Return the process of a run, once it executes steps."""
         with self.instance() as instance:
@@ -101,6 +109,11 @@ class DagsterDaemon:
         text = path.read_text()
         assert _MOST_RUNS in text
         path.write_text(text.replace(_MOST_RUNS, f"max_concurrent_runs: {number}"))
+
+
+def pipelines_of(run: DagsterRun) -> list[str]:
+    """Return the pipelines that a run of the backlog sensor drains."""
+    return run.tags["sluice/pipeline"].split(", ")
 
 
 def _code(entry: EventLogEntry) -> str:

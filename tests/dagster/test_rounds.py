@@ -36,6 +36,12 @@ SLUICE = Sluice(SluiceConfig(home="/nowhere", state="/nowhere/log", catalog=Cata
 JOB_OF_MATERIALIZE = "__ephemeral_asset_job__"
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with nothing else to do."""
+    monkeypatch.setattr(rounds, "load_per_core", lambda: 0.1)
+
+
 @pytest.fixture
 def instance() -> Iterator[DagsterInstance]:
     """An instance in memory."""
@@ -230,9 +236,11 @@ def test_a_step_that_hears_nothing_ends_with_its_process(
     assert ended == [1]
 
 
-def test_waiting_for_spark_is_no_pipelines_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While Spark starts the limit stands still, up to what a server is waited for; nobody is blamed."""
-    monkeypatch.setattr(rounds, "is_connecting", lambda: True)
+@pytest.mark.parametrize("connecting", [True, False], ids=["Spark starts", "the machine is busy"])
+def test_waiting_for_others_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch, *, connecting: bool) -> None:
+    """While Spark starts the limit stands still for a while, a busy machine stretches it; no tag is left."""
+    monkeypatch.setattr(rounds, "is_connecting", lambda: connecting)
+    monkeypatch.setattr(rounds, "load_per_core", lambda: 0.1 if connecting else 4.0)
     monkeypatch.setattr(rounds, "STEP_LIMIT_SECONDS", 0.1)
     monkeypatch.setattr(rounds, "CONNECTING_SECONDS", 0.3)
     tags: list[object] = []
