@@ -60,7 +60,7 @@ static u32 take(u32 size) {
 
 static u32 moved(u32 from, u32 used, u32 size) {
     u32 to = take(size);
-    __builtin_memcpy(AT(u8, to), AT(u8, from), used);
+    if (used) __builtin_memcpy(AT(u8, to), AT(u8, from), used);
     return to;
 }
 
@@ -703,7 +703,7 @@ __attribute__((export_name("decode"))) void decode(void) {
     u8 *p = AT(u8, values);
     for (u32 i = 0; i < count; i++) {
         u8 *end = AT(u8, values + AT(u32, ends)[i]), saved = *end;
-        u32 row = top->rows;
+        u32 row = top->rows, names = s.ignored_size;
         *end = 0; /* which no JSON has: nothing is read beyond it */
         s.stack_size = s.noted_size = 0;
         end_of_record = end;
@@ -713,6 +713,7 @@ __attribute__((export_name("decode"))) void decode(void) {
         if (!after) {
             cut(top, row);
             while (s.noted_size) ignored[noted[--s.noted_size]].count--;
+            s.ignored_size = names;
         }
         *end = saved, p = end;
     }

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from bootstrap.native import MODULE, build
 from bootstrap.places import Places
+from prove.hostile.json_corpus import SCHEMA
 from servers.cache import user_cache
 from spark_jobs.formats.json import native
-from tests.support.typed_json import SCHEMA, Writer
+from tests.support.typed_json import Writer
 
 if TYPE_CHECKING:
     import pytest

@@ -9,37 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from prove.hostile.json_corpus import SCHEMA, ZONED
 from tests.support.damage import HOSTILE_JSON, damaged
 
-ZONED, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
-POINT = pa.struct([("x", pa.int64()), ("at", ZONED), ("names", pa.list_(pa.string()))])
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("small", pa.int32()),
-        ("ratio", pa.float64()),
-        ("single", pa.float32()),
-        ("ok", pa.bool_()),
-        ("name", pa.string()),
-        ("at", ZONED),
-        ("local", LOCAL),
-        ("day", pa.date32()),
-        ("clock", pa.time64("us")),
-        ("uid", pa.uuid()),
-        ("price", pa.decimal128(9, 2)),
-        ("large", pa.decimal128(38, 10)),
-        ("raw", pa.binary()),
-        ("four", pa.binary(4)),
-        ("point", POINT),
-        ("points", pa.list_(POINT)),
-        ("matrix", pa.list_(pa.list_(pa.float64()))),
-        ("by_key", pa.map_(pa.string(), pa.int64())),
-        ("deep", pa.map_(pa.string(), POINT)),
-        ("prices", pa.list_(pa.decimal128(9, 2))),
-        ("naïve key", pa.string()),
-        ("", pa.int64()),
-    ]
-)
 _TEXTS = [
     "",
     "a",
@@ -62,6 +34,7 @@ _TEXTS = [
     "1.5",
     "null",
 ]
+_OF_TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.binary(4))
 _ODD_TEXTS = ['"\\ud800"', '"\\udc00\\ud800"', '"\\ud83d\\ude00"', '"\\u0000"', '"\\x"', '"\t"', '"', "'a'"]
 _INTEGERS = [
     "0",
@@ -239,7 +212,7 @@ class Writer:
             return self._any()
         if pa.types.is_struct(kind):
             return self._object([(field.name, field.type) for field in kind], share=0.8)
-        if pa.types.is_list(kind):
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             items = [self._value(kind.value_type) for _ in range(chance.choice((0, 1, 2, 3)))]
             return f"[{self._blank()}{f',{self._blank()}'.join(items)}]"
         if pa.types.is_map(kind):
@@ -250,7 +223,7 @@ class Writer:
     def _scalar(self, kind: pa.DataType) -> Callable[[], str]:
         if pa.types.is_boolean(kind):
             return lambda: self._chance.choice(("true", "false", "false", "true", '"true"', "1"))
-        if pa.types.is_string(kind) or pa.types.is_binary(kind) or kind == pa.binary(4):
+        if kind in _OF_TEXT:
             return self._text
         if kind == pa.uuid():
             return self._uuid

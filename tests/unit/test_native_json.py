@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 import wasmtime
 
+from prove.hostile.json_corpus import SCHEMA
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.json import native
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.native import REASONS, left_by_reason, take
-from tests.support.typed_json import SCHEMA
 
 ID = pa.schema([("id", pa.int64())])
 GOOD = b'{"id":1}'
