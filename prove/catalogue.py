@@ -28,6 +28,7 @@ from prove.hostile import (
     records,
     restored_database,
     rounds,
+    sanitized,
     served,
     storage,
 )
@@ -69,7 +70,7 @@ USUAL_SEED = 1
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """Return all scenarios by name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
-    topics = (kafka, broker, cluster, records)
+    topics = (kafka, broker, cluster, records, sanitized)
     tables = (
         lake,
         columns,
