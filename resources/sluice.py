@@ -54,7 +54,8 @@ class Sluice:
 
 
 # What failed of these is counted and told; who only looks sees it on the screen.
-_WORK = frozenset({"drain", "replay", "redrive", "upkeep"})
+_BY_SPARK = frozenset({"drain", "replay", "redrive"})  # not all of upkeep needs it
+_WORK = frozenset({*_BY_SPARK, "upkeep"})
 
 
 @contextmanager
@@ -82,6 +83,8 @@ def open_connections(
     attempts: list[str] = []
     with _noted(config, pipeline, kind, attempts):
         spark = (sessions or SparkSessions(config)).of(kind)
+        if kind in _BY_SPARK:
+            spark.use()  # a sleeping server starts while the work is planned
         connections = connect(
             config,
             spark=spark.session,

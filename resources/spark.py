@@ -28,7 +28,7 @@ from servers.process import ServerFolder, last_line
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.connections.endpoints import Endpoints, read_endpoints
 from spark_jobs.connections.spark_address import (
     UPKEEP,
     ask_for_remote,
@@ -40,6 +40,7 @@ from spark_jobs.connections.spark_address import (
     refuse_clear,
     refuse_silence,
 )
+from spark_jobs.connections.spark_use import use_spark, wait_for_spark
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import fault
 from spark_jobs.spark.environment import isolate_from_user_spark
@@ -143,6 +144,9 @@ class WorkSpark:
         """
         isolate_from_user_spark()
         with _lock:
+            if self._server_of_up is not None:
+                use_spark(self.config.home)
+                wait_for_spark(self.config.home)
             place = self.config.spark.remote_command or self.remote
             ours = (self.kind, *self._catalog().items())
             key: tuple[object, ...] = (place, self._secret(), *ours) if place else ()
@@ -150,6 +154,17 @@ class WorkSpark:
                 remote = place if isinstance(place, str) else self.remote
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
+
+    def use(self) -> None:
+        """Keep the server of ``up`` awake until this process ends, if this work has that server."""
+        if self._server_of_up is not None:
+            use_spark(self.config.home)
+
+    @property
+    def _server_of_up(self) -> Endpoints | None:
+        """Return the endpoints of ``up`` if its Spark server does this work, awake or asleep."""
+        configured, found = self.config.spark, read_endpoints(self.config.home)
+        return found if found.spark_remote and not (configured.is_elsewhere or configured.master) else None
 
     def _catalog(self) -> dict[str, str]:
         """Return the catalog settings of this kind of work's session."""
@@ -165,6 +180,8 @@ class WorkSpark:
 
     def _interrupt(self, tag: str) -> None:
         try:
+            if (server := self._server_of_up) and server.spark_asleep:
+                return  # it works on nothing
             if self.where or () in _sessions:  # one in this process that nobody made does nothing
                 self.session().interruptTag(tag)
         except Exception as error:  # noqa: BLE001  (any failure leaves a zombie, which the commit fences off)

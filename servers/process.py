@@ -203,6 +203,18 @@ def is_listening(port: int, host: str = "127.0.0.1") -> bool:
     return True
 
 
+def has_clients(pid: int, port: int) -> bool:
+    """True if a connection to the process's port is open."""
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(
+        each.laddr and each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED
+        for each in connections
+    )
+
+
 def last_line(log_path: Path) -> str:
     """Return the last line of a log that mentions an error, else its last line."""
     try:

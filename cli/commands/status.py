@@ -244,6 +244,7 @@ class UpState:
     up: UpRecord | None
     ticked_ms: int | None
     now_ms: int
+    spark_asleep: bool = False
 
     @property
     def quiet_seconds(self) -> float:
@@ -266,14 +267,20 @@ class UpState:
         has_ticked = self.ticked_ms is not None and (self.up is None or self.ticked_ms >= self.up.since_ms)
         ticked = f"; a sensor last ticked {quiet} ago" if has_ticked else ""
         if self.up is not None:
-            return f"`{self.up.command}` has been running since {when_ms(self.up.since_ms)}{ticked}"
+            asleep = "; Spark is asleep and starts with the next run" if self.spark_asleep else ""
+            return f"`{self.up.command}` has been running since {when_ms(self.up.since_ms)}{ticked}{asleep}"
         return f"`up` is not running with this state folder{ticked or '; start it with ./sluice up'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for ``--json``."""
-        return {"up": self.up, "last_tick": when_ms(self.ticked_ms), "is_silent": self.is_silent}
+        return {
+            "up": self.up,
+            "last_tick": when_ms(self.ticked_ms),
+            "is_silent": self.is_silent,
+            "spark_asleep": self.spark_asleep,
+        }
 
 
 def up_state(home: str, now_ms: int) -> UpState:
     """Read the state of ``up`` from the state folder."""
-    return UpState(read_up(home), last_beat_ms(home), now_ms)
+    return UpState(read_up(home), last_beat_ms(home), now_ms, read_endpoints(home).spark_asleep)

@@ -23,7 +23,14 @@ from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, Dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka, with_login
-from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
+from servers.process import (
+    ServerFolder,
+    ServerProcess,
+    free_ports,
+    has_clients,
+    is_listening,
+    stop_recorded,
+)
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.secrets import resolve
@@ -35,6 +42,7 @@ from spark_jobs.connections.endpoints import (
     forget_beats,
     write_endpoints,
 )
+from spark_jobs.connections.spark_use import note_use, unused_seconds
 from spark_jobs.protocol.errors import CommitConflict, SluiceError
 from spark_jobs.storage.state_files import make_state_folder
 
@@ -59,6 +67,10 @@ class Mending:
         if len(self._starts[name]) >= FAILURES:
             self.failing.add(name)
         return True
+
+    def forget(self, name: str) -> None:
+        """Forget the starts of a server that was well when it was stopped."""
+        self._starts.pop(name, None)
 
     def run(self, names: Collection[str]) -> None:
         """Note the running servers: one that runs for five minutes is no longer failing."""
@@ -186,6 +198,7 @@ class Servers:
         other forever.
         """
         before = set(self.mending.failing)
+        self._sleep_or_wake()
         away = {name: each for name, each in self.processes.items() if not self._is_there(name, each)}
         self.mending.run(self.processes.keys() - away.keys())
         for name, process in away.items():
@@ -241,6 +254,40 @@ class Servers:
         except SluiceError as error:
             output.render_error(error)
 
+    def _sleep_or_wake(self) -> None:
+        """Stop a Spark server that nothing used for long, and start it when a process waits for it."""
+        if self.spark is None:
+            return
+        home = self.config.home
+        with unused_seconds(home) as seconds:
+            if self.endpoints.spark_asleep:
+                if seconds is None and self.mending.may_start(SPARK):
+                    self._wake()
+                return
+            if seconds is None or seconds < self.config.spark.sleep_after_seconds:
+                return
+            spark = self.processes[SPARK]
+            if has_clients(spark.pid, self.spark.port):
+                note_use(home)
+            elif spark.is_running:
+                spark.stop(STOP_GRACE_SECONDS)
+                del self.processes[SPARK]
+                self.mending.forget(SPARK)
+                self.endpoints = replace(self.endpoints, spark_asleep=True)
+                write_endpoints(home, self.endpoints)
+                output.say(f"{SPARK} stopped, as nothing used it; the next run starts it")
+
+    def _wake(self) -> None:
+        output.say(f"starting {SPARK}: a run waits for it")
+        try:
+            if self.spark is not None and is_listening(self.spark.port):  # another program's by now
+                self.spark = replace(self.spark, port=free_ports(1)[0])
+            self._start_spark()
+        except SluiceError as error:
+            output.render_error(error)
+        else:
+            write_endpoints(self.config.home, self.endpoints)
+
     def _log(self, name: str) -> str:
         return f"its log is {self.folder(name).log_path}"
 
@@ -267,7 +314,8 @@ class Servers:
         )
         spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
         self.processes[SPARK] = spark.process
-        self.endpoints = replace(self.endpoints, spark_remote=spark.remote)
+        self.endpoints = replace(self.endpoints, spark_remote=spark.remote, spark_asleep=False)
+        note_use(self.config.home)
 
     def _start_registry(self, port: int) -> None:
         registry = _timed("Schema registry", lambda: start_registry(self.folder(REGISTRY), port))

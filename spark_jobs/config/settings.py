@@ -90,6 +90,11 @@ class SparkSettings(_WithSecrets):
         "Memory of one task. Reading, decoding and writing are sized to stay within it. The decompressed size"
         " of one producer batch comes on top and is not bounded.",
     )
+    sleep_after_seconds: values.Duration = key(
+        "15m",
+        "Stop the server of `./sluice up` after this time without use. The next run starts it.",
+        alias="sleep_after",
+    )
     conf: values.SecretProperties = Field(
         default_factory=dict,
         description="Any Spark configuration, `spark.…`. Batches are split for `spark.default.parallelism`"

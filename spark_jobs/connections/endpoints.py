@@ -27,12 +27,14 @@ class Endpoints:
     """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
     ``serve`` is the address of what answers queries beside Dagster. ``kafka_login`` are the properties that a
-    client of ours has to say beside the broker's address. ``failing`` end again and again, each with its log.
+    client of ours has to say beside the broker's address. ``spark_asleep``: it starts with the next run.
+    ``failing`` end again and again, each with its log.
     Written when our servers are up, removed when they stop.
     """
 
     kafka_bootstrap_servers: str | None = None
     spark_remote: str | None = None
+    spark_asleep: bool = False
     serve: str | None = None
     kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
     failing: dict[str, str] = field(default_factory=dict)
