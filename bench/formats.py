@@ -32,6 +32,7 @@ from bench.records import JSON_SCHEMA, ORDERS, Shape, fill, generate, order_valu
 from spark_jobs.formats.avro.schema import avro_schema
 from spark_jobs.formats.protobuf.schema import protobuf_schema
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.decoder import Decoder
@@ -45,7 +46,6 @@ from spark_jobs.schema.writer_schema import Language, SchemaText
 if TYPE_CHECKING:
     from servers.spark_connect import SparkConnectServer
 
-CHUNK_RECORDS = 5_000  # as a task's are
 ROUNDS = 3
 TURNS = 9
 FIRST_RECORDS = 4_000  # the tables are made from these
@@ -116,8 +116,8 @@ def _decoded(records: int, rounds: int) -> dict[str, float]:
     cases = _cases()
     spent: defaultdict[str, float] = defaultdict(float)
     for turn in range(rounds):
-        for first in range(0, records, CHUNK_RECORDS):
-            plain = [json.loads(value) for value in order_values(first, CHUNK_RECORDS)]
+        for first in range(0, records, MAX_CHUNK_RECORDS):
+            plain = [json.loads(value) for value in order_values(first, MAX_CHUNK_RECORDS)]
             for name in list(cases)[:: -1 if turn % 2 else 1]:
                 decoder, columns, written = cases[name]
                 chunk = _chunk(written(plain))
@@ -125,7 +125,7 @@ def _decoded(records: int, rounds: int) -> dict[str, float]:
                 decoder.decode(chunk, columns)
                 # The first of all pays for what is made once in a process.
                 spent[name] += time.process_time() - began if first else 0.0
-    return {name: seconds / (rounds * (records - CHUNK_RECORDS)) * 1e6 for name, seconds in spent.items()}
+    return {name: seconds / (rounds * (records - MAX_CHUNK_RECORDS)) * 1e6 for name, seconds in spent.items()}
 
 
 def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any]]], list[bytes]]]]:

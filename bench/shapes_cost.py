@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from bench.records import order_values
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 from spark_jobs.records.reading_plan import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -29,7 +30,6 @@ from spark_jobs.schema.iceberg_types import dead_letter_schema, declared_fields,
 if TYPE_CHECKING:
     from bench.lab import Lab
 
-CHUNK_RECORDS = 5_000  # as a task's are
 ROUNDS = 3
 PLAIN = "as they are"
 GOALS = {"a column and a filter in SQL": 1.2}
@@ -65,18 +65,18 @@ def measure_shapes_cost(_lab: Lab, records: int, *, rounds: int = ROUNDS) -> Sha
 
 def measure_expressions(records: int, rounds: int) -> dict[str, float]:
     """Return CPU microseconds per record by case."""
-    first = [json.loads(value) for value in order_values(0, CHUNK_RECORDS)]
+    first = [json.loads(value) for value in order_values(0, MAX_CHUNK_RECORDS)]
     makers = {name: _maker(settings, _chunk(first)) for name, settings in CASES.items()}
     spent: defaultdict[str, float] = defaultdict(float)
     for turn in range(rounds):
-        for start in range(0, records, CHUNK_RECORDS):
-            chunk = _chunk([json.loads(value) for value in order_values(start, CHUNK_RECORDS)])
+        for start in range(0, records, MAX_CHUNK_RECORDS):
+            chunk = _chunk([json.loads(value) for value in order_values(start, MAX_CHUNK_RECORDS)])
             for name in list(makers)[:: -1 if turn % 2 else 1]:
                 began = time.process_time()
                 makers[name].make(chunk)
                 # The first of all pays for what is made once in a process.
                 spent[name] += time.process_time() - began if start else 0.0
-    return {name: seconds / (rounds * (records - CHUNK_RECORDS)) * 1e6 for name, seconds in spent.items()}
+    return {name: seconds / (rounds * (records - MAX_CHUNK_RECORDS)) * 1e6 for name, seconds in spent.items()}
 
 
 def _chunk(orders: list[dict[str, Any]]) -> Chunk:

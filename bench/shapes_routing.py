@@ -20,6 +20,7 @@ from spark_jobs.commit.table_creation import create_table
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.split_task import RoutedTable, RoutedWriters
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.progress import Progress
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-CHUNK_RECORDS = 5_000  # as a task's are
 ROWS = 1_000_000  # what one of two tasks has of a full batch
 ROUNDS = 3
 TABLES = 10
@@ -106,11 +106,11 @@ def _filtered(table: Table, condition: str, prefix: str) -> float:
 def _spent_us(rows: RowMaker, write: Callable[[ChunkRows], None], close: Callable[[], object]) -> float:
     """Return the CPU of decoding, shaping and writing, per record."""
     seconds = 0.0
-    for first in range(0, ROWS, CHUNK_RECORDS):
-        orders, nothing = order_values(first, CHUNK_RECORDS), [None] * CHUNK_RECORDS
+    for first in range(0, ROWS, MAX_CHUNK_RECORDS):
+        orders, nothing = order_values(first, MAX_CHUNK_RECORDS), [None] * MAX_CHUNK_RECORDS
         values = [b'%s,"kind":"k%d"}' % (order[:-1], n % TABLES) for n, order in enumerate(orders)]
-        offsets = [*range(first, first + CHUNK_RECORDS)]
-        chunk = Chunk(0, offsets, [0] * CHUNK_RECORDS, [*nothing], [*values], [*nothing])
+        offsets = [*range(first, first + MAX_CHUNK_RECORDS)]
+        chunk = Chunk(0, offsets, [0] * MAX_CHUNK_RECORDS, [*nothing], [*values], [*nothing])
         began = time.process_time()
         write(rows.make(chunk))
         seconds += time.process_time() - began

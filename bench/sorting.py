@@ -18,6 +18,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from bench.records import JSON_SCHEMA, order_values
 from spark_jobs.commit.table_creation import create_table
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.progress import Progress
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-CHUNK_RECORDS = 5_000  # as a task's are
 ROWS = 400_000
 ROUNDS = 3
 ROW_GROUP_BYTES = 64 << 20  # an eighth of a task's memory, as it is by default
@@ -82,10 +82,10 @@ def _written_us(table: Table, turn: int) -> float:
         table.metadata, table.io, file_prefix=f"r{turn}", row_group_bytes=ROW_GROUP_BYTES, max_open_files=16
     )
     seconds = 0.0
-    for first in range(0, ROWS, CHUNK_RECORDS):
-        values, nothing = order_values(first, CHUNK_RECORDS), [None] * CHUNK_RECORDS
-        offsets = [*range(first, first + CHUNK_RECORDS)]
-        chunk = Chunk(0, offsets, [0] * CHUNK_RECORDS, [*nothing], [*values], [*nothing])
+    for first in range(0, ROWS, MAX_CHUNK_RECORDS):
+        values, nothing = order_values(first, MAX_CHUNK_RECORDS), [None] * MAX_CHUNK_RECORDS
+        offsets = [*range(first, first + MAX_CHUNK_RECORDS)]
+        chunk = Chunk(0, offsets, [0] * MAX_CHUNK_RECORDS, [*nothing], [*values], [*nothing])
         began = time.process_time()
         writer.write(rows.make(chunk).rows)
         seconds += time.process_time() - began

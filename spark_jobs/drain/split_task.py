@@ -1,7 +1,7 @@
 """One task's work on a split: consume, decode, shape, write and count. Independent of Spark.
 
 Memory is bounded whatever the split holds: of ``task_memory_bytes`` a quarter is librdkafka's queue, an
-eighth a row group being gathered, a sixteenth a chunk; the rest is room for their copies and the writer.
+eighth a row group being gathered, a thirty-second a chunk; the rest is room for their copies and the writer.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class SplitSource:
         reader = RangeReader(
             self.kafka,
             self.topic,
-            max_chunk_bytes=self.task_memory_bytes // 16,
+            max_chunk_bytes=self.task_memory_bytes // 32,
             queue_bytes=self.task_memory_bytes // 4,
         )
         try:

@@ -42,8 +42,9 @@ from spark_jobs.protocol.source import SourceState, has_new_leader
 __all__ = ["Chunk", "RangeReader", "bundles", "open_reader"]
 
 
-MAX_CHUNK_RECORDS = 5_000
-MAX_RECORDS_TOGETHER = 4 * MAX_CHUNK_RECORDS
+# Calls of decoders and Arrow cost a chunk what 1,000 records do; larger ones take more memory for little.
+MAX_CHUNK_RECORDS = 10_000
+MAX_RECORDS_TOGETHER = 2 * MAX_CHUNK_RECORDS
 OPEN_READER_CHUNK_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 60.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
