@@ -22,6 +22,7 @@ from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.schema.iceberg_types import INGESTED_AT, OFFSET
 from spark_jobs.spark.shipped import package_zip
 from tests.support.confluent_serializers import BY_TOPIC, registering
+from tests.support.faulty_module import TRAP, faulty_module
 from tests.support.new_lab import summary
 from tests.support.upkeep_lab import tidy
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 20_500  # more than one task takes
+CHUNKS = 12_000  # of a task
 TASKS = 6  # files enough for a compaction
 BY_SCHEMA = 3_000
 REGISTRY = "registry.invalid"  # no name of that domain is anybody's
@@ -189,21 +191,43 @@ def test_other_code_never_meets_workers_of_the_old(
     configure(lab, "spark", shipping)
     for word in ("old", "new"):
         if word == "new":
-            monkeypatch.setattr("resources.spark.package_zip", _with_word)
+            monkeypatch.setattr("resources.spark.package_zip", _other_code)
         monkeypatch.setattr("resources.spark._sessions", {})
         with lab.connections() as connections:
             rows = connections.spark().range(0, 4, 1, 4).mapInArrow(words, "word string").collect()
         assert {row.word for row in rows} == {word}
 
 
-def _with_word(folder: Path) -> Path:
-    """The code that is shipped, and a word more."""
+def test_a_task_whose_module_fails_decodes_in_python(
+    kafka: KafkaBroker,
+    cluster: SparkCluster,
+    shipping: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All records arrive, and the batch's summary counts the values of the call that failed, once."""
+    monkeypatch.setattr("resources.spark.package_zip", _other_code)
+    monkeypatch.setattr("resources.spark._sessions", {})
+    topic = kafka.new_topic(1, retention_ms=-1)
+    kafka.produce(topic, [*orders(0, CHUNKS), b"not json"])
+    lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
+    configure(lab, "spark", shipping)
+    (batch,) = lab.drain().batches
+    assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (CHUNKS, 1)
+    left = CommitSummary(summary(lab.table().current_snapshot())).native_left
+    assert left.keys() == {"fault"}
+    assert 0 < left["fault"] < CHUNKS
+
+
+def _other_code(folder: Path) -> Path:
+    """The code that is shipped, with a word more, and a module for JSON that fails."""
     package = package_zip(folder)
     changed = package.with_stem(f"{package.stem}-new")
     with zipfile.ZipFile(package) as old, zipfile.ZipFile(changed, "w") as new:
-        for name in old.namelist():
-            more = b'WORD = "new"\n' if name == "spark_jobs/__init__.py" else b""
-            new.writestr(name, old.read(name) + more)
+        for entry in old.infolist():  # with its time: two tests ship the same bytes
+            more = b'WORD = "new"\n' if entry.filename == "spark_jobs/__init__.py" else b""
+            is_module = entry.filename == "spark_jobs/formats/json/json.wasm"
+            new.writestr(entry, faulty_module(TRAP) if is_module else old.read(entry) + more)
     return changed
 
 

@@ -13,22 +13,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import wasmtime
 
 from prove.hostile.json_corpus import SCHEMA
 from spark_jobs.config.columns import Growth, NewFields
 from spark_jobs.formats.json import native
 from spark_jobs.formats.json.block import decode_chunk
 from spark_jobs.formats.json.native import REASONS, left_by_reason, take
+from tests.support.faulty_module import LOOP, TRAP, faulty_module
 
 ID = pa.schema([("id", pa.int64())])
 GOOD = b'{"id":1}'
-# A module like ours whose call never returns, and one that divides by zero.
-_LIKE_OURS = """(module (memory (export "memory") 4) (global (export "__heap_base") i32 (i32.const 1024))
-  (global (export "call") i32 (i32.const 0)) (global (export "ignored") i32 (i32.const 0))
-  (func (export "decode") {body}))"""
-LOOP = "(loop (br 0)) (unreachable)"
-TRAP = "(drop (i32.div_u (i32.const 1) (i32.const 0)))"
 
 
 @pytest.fixture
@@ -135,15 +129,16 @@ def test_a_struct_without_fields_has_rows_too() -> None:
 def test_a_fault_ends_in_time_and_is_logged_once(
     body: str, fresh: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The chunk is decoded the other way, and so are all after it."""
+    """The chunk is decoded the other way and counted once, and so are all after it."""
     module = tmp_path / "json.wasm"
-    module.write_bytes(wasmtime.wat2wasm(_LIKE_OURS.format(body=body)))
+    module.write_bytes(faulty_module(body))
     fresh.setattr(native, "_MODULE", module)
-    began = time.monotonic()
+    before, began = left_by_reason(), time.monotonic()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert decode_chunk([GOOD], ID).table.to_pylist() == [{"id": 1}]
     assert time.monotonic() - began < 10  # two seconds, on a machine with much else to do
+    assert left_by_reason() - before == Counter(fault=1)
     assert ["the module failed" in record.message for record in caplog.records] == [True]
     assert (native.why_off() or "").startswith("the module failed")
 

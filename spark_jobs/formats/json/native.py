@@ -25,9 +25,7 @@ import pyarrow as pa
 from spark_jobs.formats.json.nodes import EXPECTED, Columns, Nodes, UnsupportedTypeError, nodes_of
 
 # In the order of ``enum Reason``, behind TAKEN.
-REASONS = (
-    "syntax", "unknown_field", "wrong_kind", "number", "time", "characters", "key", "nesting", "limit",
-)  # fmt: skip
+REASONS = ("syntax", "unknown_field", "wrong_kind", "number", "time", "characters", "key", "nesting", "limit")
 _log = logging.getLogger(__name__)
 _MODULE = files(__package__) / "json.wasm"  # tasks elsewhere import this from a zip
 _VARIABLE = "SLUICE_NATIVE"
@@ -57,22 +55,23 @@ def take(
     """Return rows of the values that surely are rows; None if this process or the schema cannot have any.
 
     Fields that are ``passed`` over are not unknown; with ``ignores`` others without a column are counted.
-    Never raises for a value: after a fault of the module the process logs it once, and returns None from
-    then on.
+    Never raises for a value: after a fault of the module the process logs it once, counts the values of the
+    call as left, and returns None from then on.
     """
     nodes = _nodes_of(schema, ignores, passed)
     if nodes is None or (sandbox := _sandbox()) is None:
         return None
+    taken, left = None, {"fault": len(values)}
     try:
         taken = sandbox.run(values, nodes)
     except (_wasmtime().WasmtimeError, _wasmtime().Trap) as error:
         _give_up(f"the module failed: {str(error).splitlines()[-1].strip()}")
-        return None
+    else:
+        counts = [] if taken is None else np.bincount(taken.left, minlength=len(REASONS) + 1)[1:].tolist()
+        left = dict(zip(REASONS, counts, strict=False))
     if sandbox.is_large:
         _forget_sandbox()
-    if taken is not None:
-        counts = np.bincount(taken.left, minlength=len(REASONS) + 1)[1:].tolist()
-        _local.left = left_by_reason() + Counter(dict(zip(REASONS, counts, strict=True)))
+    _local.left = left_by_reason() + Counter(left)
     return taken
 
 
