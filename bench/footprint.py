@@ -37,11 +37,12 @@ _KINDS = {
     "org.apache.spark": "Spark's server",
     "worker_daemon": "Spark's Python workers",
     "pyspark": "Spark's Python workers",
-    "dagster._daemon": "Dagster's daemon",
+    "servers.daemon": "Dagster's daemon",
     "servers.webserver": "Dagster's webserver",
     "dagster api grpc": "Dagster's code server",
     "dagster code-server": "Dagster's code server",
     "multiprocessing": "runs",
+    "run_resident": "runs",  # forked, and what they are forked from
     "-m cli metrics": "metrics",
     "-m cli catalog": "catalog",
     "-m cli up": "up itself",

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 def _definitions() -> Definitions:
     refuse_foreign_packages()
     from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
+    from servers.runs import renew_resident  # noqa: PLC0415
     from spark_jobs.config.file import load_written, with_listed_topics  # noqa: PLC0415
     from spark_jobs.protocol.errors import SluiceError  # noqa: PLC0415
 
+    renew_resident()  # it loads them meanwhile
     # Modules imported before this line are frozen until the process ends. DuckDB, which filters and
     # expressions import, must not be among them: it would print 44 lines about leaked objects.
     gc.freeze()

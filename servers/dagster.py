@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from servers.code_server import LOAD_SECONDS, CodeServer, socket_folder, start_code_server, write_workspace
 from servers.environment import sluice_environment
 from servers.listener import INSECURE, refuse_taken, url_of
+from servers.private_dagster import forks_here
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
+from servers.runs import SOCKET_VARIABLE, TAG_PROCESS, RunResident, runs_socket, start_resident
 from spark_jobs.config.listener import Address, UiSettings
 from spark_jobs.protocol.errors import fault
 
@@ -32,7 +34,7 @@ INSTANCE_SETTINGS = PROJECT / "orchestration" / "dagster.yaml"
 _START_TIMEOUT_SECONDS = 120.0
 _GRACE_SECONDS = 10.0
 # Tags of runs that a daemon launched or was about to; runs of the command line carry none of them.
-_DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/schedule_name"})
+_DAEMON_TAGS = frozenset({TAG_PROCESS, ".dagster/grpc_info", "dagster/sensor_name", "dagster/schedule_name"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class DagsterSettings:
     port: int
     ui: UiSettings = field(default_factory=UiSettings)
     locations: tuple[str, ...] = (LOCATION,)
+    forks: bool = field(default_factory=forks_here)
 
     @property
     def dagster_home(self) -> Path:
@@ -73,7 +76,13 @@ class DagsterServers:
     daemon: ServerProcess
     webserver: ServerProcess
     code_servers: tuple[CodeServer, ...]
+    resident: RunResident | None
     failed_runs: int
+
+    @property
+    def sockets(self) -> tuple[Path, ...]:
+        """Return the sockets of the processes that load the definitions."""
+        return tuple(each.socket for each in (*self.code_servers, self.resident) if each)
 
     def reload(self) -> None:
         """Reload the definitions from the current configuration."""
@@ -84,12 +93,14 @@ class DagsterServers:
         """Stop all processes; running runs are interrupted and stop their Spark work."""
         self.daemon.stop(grace_seconds)
         self.webserver.stop(grace_seconds)
-        for code_server in self.code_servers:
-            code_server.process.stop(grace_seconds)
+        for each in (*self.code_servers, self.resident):
+            if each:
+                each.process.stop(grace_seconds)
 
     def kill(self) -> None:
         """Kill all processes, including running runs."""
-        for process in (self.daemon, self.webserver, *(one.process for one in self.code_servers)):
+        loaded = (each.process for each in (*self.code_servers, self.resident) if each)
+        for process in (self.daemon, self.webserver, *loaded):
             process.kill()
 
 
@@ -115,9 +126,11 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
             processes += [one.process for one in code_servers]
             for one in code_servers:
                 one.process.wait_until(one.is_ready, LOAD_SECONDS)
+            resident = start_resident(settings.sluice_home, environment, home) if settings.forks else None
+            processes += [resident.process] if resident else []
             write_workspace(settings.workspace_path, code_servers)
             workspace = ["-w", str(settings.workspace_path)]
-            daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", *workspace])
+            daemon = _start(settings, DAEMON, ["-m", f"{__package__}.daemon", "run", *workspace])
             where = [*workspace, "-h", settings.address.host, "-p", str(settings.port)]
             # Whether it may be open was judged where ``--insecure`` was typed, or not.
             typed = ["-m", f"{__package__}.webserver", INSECURE, *where]
@@ -130,7 +143,8 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
             for process in reversed(processes):
                 process.stop(_GRACE_SECONDS)
             raise
-    return DagsterServers(url_of(settings.ui, settings.address), daemon, webserver, code_servers, failed_runs)
+    url = url_of(settings.ui, settings.address)
+    return DagsterServers(url, daemon, webserver, code_servers, resident, failed_runs)
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -174,6 +188,8 @@ def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> Server
 
 def _environment(settings: DagsterSettings) -> dict[str, str]:
     environment = sluice_environment(settings.sluice_home, settings.config_path)
+    if settings.forks:
+        environment[SOCKET_VARIABLE] = str(runs_socket(settings.sluice_home))
     return environment | {"DAGSTER_HOME": str(settings.dagster_home)}
 
 

@@ -84,13 +84,7 @@ class ServerProcess:
     ) -> None:
         self._folder = folder
         self._child, self._lifeline = _spawn(folder, command, environment, working_folder or folder.home)
-        self.record = ProcessRecord(
-            name=folder.name,
-            pid=self._child.pid,
-            started=_start_time(self._child.pid) or "ended",
-            boot=_boot(),
-            log_path=str(folder.log_path),
-        )
+        self.record = record_of(self._child.pid, folder)
         draft = folder.record_path.with_name(f".{folder.name}.{os.getpid()}")
         draft.write_text(json.dumps(asdict(self.record)))
         draft.replace(folder.record_path)
@@ -152,6 +146,12 @@ def read_record(folder: ServerFolder) -> ProcessRecord | None:
     except (FileNotFoundError, ValueError, TypeError):
         # Written by rename, so never half: none, or another version's record, of which we know no process.
         return None
+
+
+def record_of(pid: int, folder: ServerFolder) -> ProcessRecord:
+    """Return the record of a process that writes to the log of ``folder``."""
+    started = _start_time(pid) or "ended"
+    return ProcessRecord(folder.name, pid, started, _boot(), str(folder.log_path))
 
 
 def is_alive(record: ProcessRecord) -> bool:

@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from servers.browser_guard import BrowserGuard
 from servers.docs_page import PAGES
 from servers.listener import INSECURE, guard_of, refuse_open, tls_of
+from servers.private_dagster import launcher_option
 from servers.serving import HeadsInTime
 from spark_jobs.config.file import load_written
 from spark_jobs.config.listener import Address
@@ -50,6 +51,7 @@ if __name__ == "__main__":
     refuse_open(ui.model_copy(update={"listen": given}), insecure=INSECURE in sys.argv)
     sys.argv = [each for each in sys.argv if each != INSECURE]
     app.DagsterWebserver = guarded(guard_of(ui))  # type: ignore[attr-defined]
+    sys.argv += launcher_option()  # it ends runs by the launcher that started them
     # Dagster has no options for these.
     uvicorn.run = partial(uvicorn.run, **tls_of(ui), http=HeadsInTime)
     main()  # type: ignore[no-untyped-call]

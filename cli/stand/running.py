@@ -23,6 +23,7 @@ from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, Dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka, with_login
+from servers.private_dagster import forks_here
 from servers.process import (
     ServerFolder,
     ServerProcess,
@@ -32,8 +33,10 @@ from servers.process import (
     stop_recorded,
 )
 from servers.registry import start_registry
+from servers.runs import NAME as RUNS
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.sections import RunStart
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import (
     Endpoints,
@@ -88,7 +91,7 @@ BESIDE = {
     SERVE: "query server",
     GATEWAY: "gateway",
 }
-STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
+STOP_ORDER = ((DAEMON, WEBSERVER, CODE, RUNS, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 GATEWAY_PARTITIONS = 4
 Started = TypeVar("Started")
@@ -145,10 +148,13 @@ class Servers:
                 config_path=self.config.source,
                 port=port or free_ports(1)[0],
                 ui=self.config.ui,
+                forks=self.config.runs.start is RunStart.FORK and forks_here(),
             )
         )
         (code,) = dagster.code_servers
         self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver, CODE: code.process}
+        if dagster.resident:
+            self.processes[RUNS] = dagster.resident.process
         if dagster.failed_runs:
             output.say(
                 f"  failed {output.count(dagster.failed_runs, 'run')} that an earlier daemon left behind"
@@ -232,9 +238,9 @@ class Servers:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
     def _is_there(self, name: str, process: ServerProcess) -> bool:
-        """Return False if a server ended, or if a code server's socket is missing."""
-        codes = self.dagster.code_servers if self.dagster and name == CODE else ()
-        return process.is_running and all(each.socket.exists() for each in codes)
+        """Return False if a server ended, or if a socket of Dagster's is missing."""
+        sockets = self.dagster.sockets if self.dagster and name == CODE else ()
+        return process.is_running and all(each.exists() for each in sockets)
 
     def _start_again(self, name: str, beside: Beside | None, why: str) -> None:
         """Restart an ended server at its address, or at another if its port was lost; print failures."""

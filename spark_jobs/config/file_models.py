@@ -160,7 +160,7 @@ class WrittenFile(WrittenTeamFile):
         " `msk` for Amazon MSK with IAM.",
     )
     spark: SparkSettings = key(SparkSettings(), "Where Spark tasks run.")
-    runs: RunsSettings = key(RunsSettings(), "Runs of Dagster's sensor.")
+    runs: RunsSettings = key(RunsSettings(), "Dagster's runs.")
     registries: dict[values.RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )

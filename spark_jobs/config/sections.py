@@ -1,4 +1,4 @@
-"""Sections: ``kafka``; a pipeline's ``hot``, ``mirror``, ``cdc``, ``route``, ``upkeep`` and more. Pure."""
+"""Sections: ``kafka``, ``runs``; a pipeline's ``hot``, ``mirror``, ``cdc``, ``upkeep`` and more. Pure."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ from spark_jobs.config.values import (
     parsed,
 )
 from spark_jobs.config.values import key as setting
+
+# ``runs``: of all pipelines.
+
+
+class RunStart(StrEnum):
+    """How Dagster's runs get their process."""
+
+    FORK = "fork"
+    SPAWN = "spawn"
+
 
 # ``hot``: whether queries may see what Kafka has beyond a pipeline's table.
 

@@ -8,7 +8,7 @@ generated from it, so a description here is documentation. Other keys of a file 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from spark_jobs.config.sections import (
     MirrorSettings,
     NotifySettings,
     RouteSettings,
+    RunStart,
     SchemaSettings,
     UpkeepSettings,
 )
@@ -108,8 +109,13 @@ class SparkSettings(_WithSecrets):
 
 
 class RunsSettings(Frozen):
-    """Runs that the backlog sensor starts."""
+    """Dagster's runs: their processes in `./sluice up`, and what the backlog sensor puts in them."""
 
+    start: Annotated[RunStart, values.choice(RunStart)] = key(
+        "spawn",
+        "`fork`: copy a process that has loaded Sluice and the definitions, where that is safe. `spawn`: each"
+        " run loads them.",
+    )
     rounds: values.Number = key(
         "0",
         "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline.",

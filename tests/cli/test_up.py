@@ -30,6 +30,7 @@ from servers.code_server import CodeServer
 from servers.dagster import DagsterServers, DagsterSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.process import ServerProcess, free_ports, is_listening
+from servers.runs import RunResident
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.endpoints import Endpoints, read_endpoints, write_endpoints
@@ -285,9 +286,12 @@ def test_a_code_server_whose_socket_is_gone_is_started_again(
     def start_dagster(_settings: DagsterSettings) -> DagsterServers:
         socket.touch()
         starts.append(1)
-        command, names = ["sleep", "60"], (running.DAEMON, running.WEBSERVER, running.CODE)
-        daemon, web, code = (ServerProcess(servers.folder(name), command, dict(os.environ)) for name in names)
-        return DagsterServers("http://x:1", daemon, web, (CodeServer("sluice", code, socket),), 0)
+        names = (running.DAEMON, running.WEBSERVER, running.CODE, running.RUNS)
+        daemon, web, code, runs = (
+            ServerProcess(servers.folder(name), ["sleep", "60"], dict(os.environ)) for name in names
+        )
+        served = (CodeServer("sluice", code, socket),)
+        return DagsterServers("http://x:1", daemon, web, served, RunResident(runs, socket), 0)
 
     monkeypatch.setattr(running, "start_dagster", start_dagster)
     servers = Servers(load_config(tmp_path / "sluice.yaml"))
@@ -298,7 +302,7 @@ def test_a_code_server_whose_socket_is_gone_is_started_again(
         servers.mend()
         assert socket.exists()
         assert "restarting dagster-code-sluice: its socket was missing" in capsys.readouterr().out
-        for name in (running.DAEMON, running.WEBSERVER):
+        for name in (running.DAEMON, running.WEBSERVER, running.RUNS):
             servers.processes[name].kill()
         servers.mend()
         assert (len(starts), all(each.is_running for each in servers.processes.values())) == (3, True)

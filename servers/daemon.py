@@ -1,0 +1,13 @@
+"""Dagster's daemon with our run launcher."""
+
+from __future__ import annotations
+
+import sys
+
+from dagster._daemon.cli import main
+
+from servers.private_dagster import launcher_option
+
+if __name__ == "__main__":
+    sys.argv += launcher_option()
+    main()
