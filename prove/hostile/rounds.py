@@ -29,6 +29,8 @@ from resources.sluice import open_connections
 from spark_jobs.audit.audit import audit
 
 MEMBERS = 16
+# A first drain also judges its table.
+LONG_SECONDS = 3 * PATIENCE_SECONDS
 RECORDS = 40
 # A pipeline whose step comes in the middle of a round: they run by name.
 HANGING = "other_05_hangs"
@@ -73,7 +75,7 @@ def _tables(workload: Workload) -> dict[str, str]:
 
 
 def _wait_for_rows(workload: Workload, tables: Mapping[str, str], records: int = RECORDS) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LONG_SECONDS
     waiting = dict(tables)
     while waiting := {name: t for name, t in waiting.items() if workload.lab.drained(t) < records}:
         assert time.monotonic() < deadline, f"not drained: {', '.join(waiting)}"
@@ -81,7 +83,7 @@ def _wait_for_rows(workload: Workload, tables: Mapping[str, str], records: int =
 
 
 def _until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LONG_SECONDS
     while not (result := found()):
         assert time.monotonic() < deadline, "it did not come so far"
         time.sleep(0.1)
