@@ -6,6 +6,7 @@ asset's last materialization stays, so that an idle table does not look unmateri
 
 import datetime as dt
 import time
+from pathlib import Path
 
 from dagster import (
     DagsterInstance,
@@ -16,6 +17,7 @@ from dagster import (
     job,
     op,
 )
+from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from assets.pipeline_asset import OTHER_MAX_RUNTIME_SECONDS
 from orchestration.jobs import SCHEDULE, run_tags
@@ -48,12 +50,20 @@ def delete_old_runs(
             if run.run_id not in kept:
                 instance.delete_run(run.run_id)
                 instance.compute_log_manager.delete_logs(prefix=[run.run_id])
+                _delete_file(instance.event_log_storage, run.run_id)
                 deleted += 1
         kept_here = [run.run_id for run in runs if run.run_id in kept]
         if len(runs) < PAGE_RUNS:
             break
         cursor = kept_here[-1] if kept_here else cursor
     return deleted
+
+
+def _delete_file(storage: object, run_id: str) -> None:
+    """Delete the run's own SQLite file, which Dagster empties and keeps."""
+    if isinstance(storage, SqliteEventLogStorage):
+        for suffix in ("", "-wal", "-shm"):
+            Path(storage.path_for_shard(run_id) + suffix).unlink(missing_ok=True)
 
 
 def _newest_materializations(instance: DagsterInstance) -> set[str]:
