@@ -162,6 +162,12 @@ def nessie_catalog_properties(servers: Servers) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def glue_catalog_properties(s3_endpoint: str) -> dict[str, str]:
+    """PyIceberg's properties for Glue's API, by moto made to compare versions, over S3."""
+    return store_at(s3_endpoint).glue_properties
+
+
+@pytest.fixture(scope="session")
 def postgres_catalog_properties(servers: Servers) -> dict[str, str]:
     """PyIceberg's properties for a catalog in Postgres, its tables on this machine's disk."""
     return servers.catalog("postgres")

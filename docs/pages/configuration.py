@@ -243,7 +243,7 @@ the warehouse is the folder `lake`, both in the state folder.
 | Iceberg REST | `type: rest`, `uri: https://host`; tested with Iceberg's reference server |
 | Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
 | Polaris, Lakekeeper, Unity, other REST servers | as REST; not tested |
-| Glue | not tested; its driver is not installed |
+| AWS Glue | `type: glue`, `client.region`, `warehouse: s3://…`, `extras: [glue]`; tested on moto's |
 | Hive Metastore | refused: it truncates long properties |
 
 A REST catalog with a login, and tables on S3:

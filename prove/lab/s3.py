@@ -36,6 +36,19 @@ class S3:
             "s3.path-style-access": "true",
         }
 
+    @property
+    def glue_properties(self) -> dict[str, str]:
+        """Return PyIceberg's properties of the Glue at the same address, its tables in the bucket."""
+        return {
+            "type": "glue",
+            "glue.endpoint": self.endpoint,
+            "client.region": REGION,
+            "client.access-key-id": self.access_key,
+            "client.secret-access-key": self.secret_key,
+            "warehouse": f"s3://{self.bucket}/glue",
+            **self.pyiceberg_properties,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class S3Server:

@@ -41,6 +41,7 @@ class Extra(StrEnum):
 
     POSTGRES = "postgres"
     MSK = "msk"
+    GLUE = "glue"
 
 
 class WrittenPipeline(PipelineSettings):
@@ -157,7 +158,7 @@ class WrittenFile(WrittenTeamFile):
     extras: values.OneOrMany[Annotated[Extra, values.choice(Extra)]] = key(
         (),
         "Optional packages that `./sluice` installs at locked versions: `postgres` for a catalog in Postgres,"
-        " `msk` for Amazon MSK with IAM.",
+        " `glue` for AWS Glue, `msk` for Amazon MSK with IAM.",
     )
     spark: SparkSettings = key(SparkSettings(), "Where Spark tasks run.")
     runs: RunsSettings = key(RunsSettings(), "Dagster's runs.")

@@ -35,6 +35,7 @@ from pyiceberg.exceptions import (
 )
 from requests import RequestException
 
+from spark_jobs.lake.glue_catalog import open_glue_catalog
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import ConfigError, SluiceError, fault, first_line
 from spark_jobs.storage.errors import known_store_error, manifest_error
@@ -111,6 +112,8 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
         from spark_jobs.lake.sql_catalog import open_sql_catalog  # noqa: PLC0415
 
         return open_sql_catalog(name, properties)
+    if kind is CatalogType.GLUE:
+        return open_glue_catalog(name, properties)
     return AVAILABLE_CATALOGS[kind](name, properties)
 
 
@@ -120,6 +123,11 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
 # Postgres before a session begins, where its driver knows no more than the words, and in one.
 _POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
 _NOT_PERMITTED = "42501"
+_AWS_REFUSAL = re.compile(
+    r"\((AccessDenied|UnrecognizedClient|InvalidClientTokenId|InvalidSignature|IncompleteSignature)\w*\) when"
+    r"|Unable to locate credentials"
+)
+_AWS_SAME_AGAIN = re.compile(r"\((InvalidInput|Validation)\w*\) when")
 _WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 419, 421, 423, 425, 429})
 # What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
 _SAME_AGAIN = (
@@ -198,6 +206,8 @@ def _is_final(error: Exception) -> bool:
     """True if the same request always gets the same answer: not expired logins, conflicts or timeouts."""
     if isinstance(error, InvalidAnswer):
         return error.errors(include_input=False)[0]["type"] != "json_invalid"  # that may be half an answer
+    if _AWS_SAME_AGAIN.search(str(error)):
+        return True
     if not isinstance(error, RESTError):
         return isinstance(error, _SAME_AGAIN) and not isinstance(error, OSError)
     status = getattr(getattr(error.__cause__, "response", None), "status_code", HTTPStatus.BAD_GATEWAY)
@@ -205,6 +215,8 @@ def _is_final(error: Exception) -> bool:
 
 
 def _is_refused(error: Exception) -> bool:
+    if _AWS_REFUSAL.search(str(error)):
+        return True
     driver = getattr(error, "orig", None)  # SQLAlchemy's, which need not be installed here
     if driver is None:
         return False

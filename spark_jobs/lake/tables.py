@@ -185,7 +185,10 @@ def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tupl
         for parts in catalog.list_tables(namespace):
             table = _load(catalog, ".".join(parts)) if private.fullmatch(parts[-1]) else None
             if table is not None and _is_stillborn(table) and table.metadata.last_updated_ms < before_ms:
-                catalog.purge_table(parts)
+                born = _load(catalog, identifier)
+                is_born = born is not None and born.metadata.table_uuid == table.metadata.table_uuid
+                # A rename of two steps that was cut off leaves two names of one table.
+                (catalog.drop_table if is_born else catalog.purge_table)(parts)
                 dropped.append(".".join(parts))
     except Exception as error:
         raise catalog_error(error, "could not drop an unfinished table", table=identifier) from error

@@ -114,12 +114,14 @@ class _Scratch:
         return True
 
     def remove(self) -> None:
+        tables = []
         with released(self.open_catalog()) as catalog:
             for suffix in ("", _WITHOUT_SNAPSHOT, _STAGED, _RENAMED):
                 with suppress(NoSuchTableError):
-                    table = catalog.load_table(self.name + suffix)
+                    tables.append(catalog.load_table(self.name + suffix))
                     catalog.drop_table(self.name + suffix)
-                    _delete_files(table)
+        for table in tables:  # a rename that was cut off leaves two names of one
+            _delete_files(table)
 
 
 def _answers(scratch: _Scratch) -> Answers:

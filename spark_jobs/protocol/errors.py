@@ -169,7 +169,7 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise fault(
-            "extra-missing.asked-for" if extra in {"msk", "postgres"} else "extra-missing",
+            "extra-missing.asked-for" if extra in {"glue", "msk", "postgres"} else "extra-missing",
             package=error.name,
             extra=extra,
         ) from error

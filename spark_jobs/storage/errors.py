@@ -12,7 +12,7 @@ from spark_jobs.protocol.errors import SluiceError, fault
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>")
+_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>|\(ExpiredToken\w*\) when")
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"

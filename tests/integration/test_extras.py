@@ -36,6 +36,7 @@ def test_without_extras_it_imports_drains_and_says_what_to_type(kafka: KafkaBrok
         ("quality", "pipelines/orders", {"quality": [{"name": "whole", "expectations": [expectation]}]}),
         ("protobuf", "pipelines/orders", {"value": {"format": "protobuf", "file": "order.proto"}}),
         ("postgres", "catalog", {"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}),
+        ("glue", "catalog", {"type": "glue"}),
         ("msk", "", {"kafka_auth": {"aws_msk_iam": {"region": "eu-central-1"}}}),
     ):
         (folder / f"{name}.yaml").write_text(text)

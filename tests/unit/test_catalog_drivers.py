@@ -14,10 +14,16 @@ from spark_jobs.protocol.errors import ConfigError
     ("properties", "module", "driver", "told"),
     [
         (
+            {"type": "dynamodb"},
+            "pyiceberg.catalog.dynamodb",
+            "boto3",
+            r"(?i)dynamodb.*\[catalog-settings\] Install it",
+        ),
+        (
             {"type": "glue"},
             "pyiceberg.catalog.glue",
             "boto3",
-            r"(?i)glue.*\[catalog-settings\] Install the extra postgres",
+            r"boto3.*\[extra-missing\] .*pip install 'sluice-lake\[glue\]'",
         ),
         (
             {"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"},
