@@ -77,7 +77,9 @@ def _spark_sql(name: str, properties: Mapping[str, str], table: str) -> str:
     shell = Path(pyspark.__file__).parent / "bin" / "spark-sql"
     jars = ",".join(str(path) for path in jar_paths("spark"))
     settings = [f"--conf {key}={value}" for key, value in spark_catalog_conf(name, properties).items()]
-    start = [f"JAVA_HOME={java_home()}", f"{shell} --master 'local[2]'", f"--jars {jars}"]
+    # By itself the shell makes a metastore of its own in the folder where it is started.
+    no_metastore = "--conf spark.sql.catalogImplementation=in-memory"
+    start = [f"JAVA_HOME={java_home()}", f"{shell} --master 'local[2]'", f"--jars {jars}", no_metastore]
     query = f"SELECT count(*) FROM {name}.{table}"  # noqa: S608  (printed, not run)
     return " \\\n  ".join([*start, *settings, f'-e "{query}"'])
 

@@ -51,7 +51,8 @@ def test_python_snippets_run_as_printed(printed: dict[str, str], reader: str) ->
 
 @pytest.mark.spark
 def test_the_spark_snippet_runs_as_printed(printed: dict[str, str], tmp_path: Path) -> None:
-    """Pasted into a shell it counts the rows."""
+    """Pasted into a shell it counts the rows and leaves nothing in the folder."""
+    before = set(tmp_path.iterdir())
     done = subprocess.run(
         ["bash", "-c", printed["Spark SQL (shell)"]],
         capture_output=True,
@@ -61,3 +62,4 @@ def test_the_spark_snippet_runs_as_printed(printed: dict[str, str], tmp_path: Pa
         cwd=tmp_path,
     )
     assert done.stdout.split() == ["3"], done.stderr[-2000:]
+    assert set(tmp_path.iterdir()) == before
