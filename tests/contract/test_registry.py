@@ -16,7 +16,6 @@ from confluent_kafka.schema_registry import (
     header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -98,6 +97,8 @@ def test_avro_and_json_schemas_are_read_as_serializers_registered_them(
     registry: str, producer: SchemaRegistryClient
 ) -> None:
     """By the id of a value and by the subject's latest version, references at any depth with them."""
+    from confluent_kafka.schema_registry.json_schema import JSONSerializer  # a second of imports
+
     topic, item = unique_name("orders"), unique_name("item")
     producer.register_schema(item, Schema(json.dumps(ITEM), "AVRO"))
     order = Schema(json.dumps(ORDER), "AVRO", [SchemaReference("shop.Item", item, 1)])

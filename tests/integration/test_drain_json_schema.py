@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from prove.lab.kafka_server import Record
@@ -49,6 +48,8 @@ def schema(properties: dict[str, Any], *references: SchemaReference) -> Schema:
 
 def test_three_versions_and_keys_of_json_schemas(new_lab: NewLab, registry: str) -> None:
     """Rows are what was produced, by whichever version; what a schema does not say is a dead letter."""
+    from confluent_kafka.schema_registry.json_schema import JSONSerializer  # a second of imports
+
     producer = registering(registry)
     place = {"format": "json_schema", "registry": "main"}
     lab = new_lab([], value=place, key={**place, "as": "order_key"})

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from dagster_postgres.utils import pg_url_from_config
 from sqlalchemy import create_engine
 from starlette.applications import Starlette
@@ -142,6 +141,8 @@ def test_the_configuration_of_the_charts_values_is_one(
 
 def test_the_bill_of_materials_is_cyclonedxs_and_names_what_is_locked() -> None:
     """Its own schema takes it; every package of the lock is in it, but for other systems'."""
+    from cyclonedx.validation.json import JsonStrictValidator  # a second of imports
+
     bill = bill_of_materials("spark", "spark-s3", "spark-postgres")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
     named = {component["name"] for component in json.loads(bill)["components"]}

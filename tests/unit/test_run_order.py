@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.support.run_order import Recorder, longest_first, read_durations
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.run_order import Recorder, files_from, longest_first, read_durations
 
 HERE = "tests/unit/test_run_order.py"
 THERE = "tests/conftest.py"
@@ -32,6 +29,15 @@ def test_files_that_take_long_come_first_and_stay_together() -> None:
         *("newer::b", "newer::a", "new::n"),
         *("long::z", "long::a", "short::b", "short::a"),
     ]
+
+
+def test_each_worker_begins_with_other_files_and_has_all(tmp_path: Path) -> None:
+    """What stands beside the tests is none of them."""
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    for name in ("test_a.py", "unit/test_b.py", "unit/test_c.py", "conftest.py", "unit/test_d.py"):
+        (tmp_path / "tests" / name).touch()
+    chosen = [files_from(worker / 2, tmp_path) for worker in range(2)]
+    assert [[Path(each).name[5] for each in files] for files in chosen] == [[*"abcd"], [*"cdab"]]
 
 
 def test_a_run_rewrites_what_it_timed_and_keeps_the_rest(tmp_path: Path) -> None:
