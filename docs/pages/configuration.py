@@ -240,7 +240,7 @@ the warehouse is the folder `lake`, both in the state folder.
 |---|---|
 | SQLite, local disk | the default |
 | Postgres | `type: sql`, `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]` |
-| Iceberg REST | `type: rest`, `uri: https://host`; tested with Iceberg's reference server |
+| Iceberg REST | `type: rest`, `uri: https://host` |
 | Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
 | Polaris, Lakekeeper, Unity, other REST servers | as REST; not tested |
 | AWS Glue | `type: glue`, `client.region`, `warehouse: s3://…`, `extras: [glue]`; tested on moto's |
@@ -261,14 +261,13 @@ catalog:
   s3.secret-access-key: "${S3_SECRET}"
 ```
 
-Tested on moto's S3. AWS, MinIO and roles are not tested, nor are GCS (`gs://`) and ADLS (`abfss://`), whose
-properties are passed on. All names:
+[Tested](supported-versions.md) on moto's S3, without roles. Properties of GCS and ADLS are passed on:
 [PyIceberg's configuration](https://py.iceberg.apache.org/configuration/).
 
 A Postgres connection waits 10 s for the server and a minute for an answer, unless the address sets other
 times. A pooler that refuses start-up options requires `?options=` in the address.
 
-Remote signing of S3 requests is refused, because PyIceberg requests its token only once. Credentials that the
+Remote signing of S3 requests is refused. Credentials that the
 catalog vends with a table are requested for every batch. If they expire within a batch, the run fails with
 `credentials-expired` and the next run continues."""
 

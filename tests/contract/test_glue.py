@@ -102,7 +102,7 @@ def test_a_rename_that_was_cut_off_costs_no_table(glue_lake: Lake, monkeypatch: 
 def test_of_two_creators_inside_their_call_one_creates(
     glue_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table can be created with its first snapshot in one call, which Glue itself compares: ADR 54."""
+    """A table can be created with its first snapshot in one call, which Glue itself compares: ADR 55."""
     lake, create, both = glue_lake, GlueCatalog._create_glue_table, Barrier(2)
     lake.open().create_namespace(lake.namespace)
 
