@@ -57,7 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Servers share the cores with the examples, so slowness says nothing about a strategy or a property.
     slow_is_fine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    examples = 100 if "CI" in os.environ else 25
+    # SLUICE_EXAMPLES=100000 for a night of it.
+    examples = int(os.environ.get("SLUICE_EXAMPLES", "50" if "CI" in os.environ else "25"))
     settings.register_profile("sluice", slow_is_fine, derandomize="CI" in os.environ, max_examples=examples)
     settings.load_profile("sluice")
 
