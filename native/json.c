@@ -189,17 +189,20 @@ static u8 *string(u8 *p, u8 **out) {
     }
 }
 
-/* The closing quote of a key, `p` behind its opening one; a key with an escape is left. */
-static u8 *key_end(u8 *p) {
+/* The closing quote of a string, `p` behind its opening one; a key with an escape is left. */
+static inline __attribute__((always_inline)) u8 *string_end(u8 *p, u32 is_key) {
     for (;;) {
         u32 plain = plain_bytes(wasm_v128_load(p)), size;
+        u8 unescaped[4], *out = unescaped;
         p += plain;
         if (plain == 16) continue;
         if (*p == '"') return p;
-        if (*p == '\\') LEAVE(KEY);
-        if (*p < ' ') LEAVE(SYNTAX);
-        if (!(size = wide(p))) LEAVE(CHARACTERS);
-        p += size;
+        if (*p == '\\') {
+            if (is_key) LEAVE(KEY);
+            if (!(p = escape(p + 1, &out))) return p;
+        } else if (*p < ' ') LEAVE(SYNTAX);
+        else if (!(size = wide(p))) LEAVE(CHARACTERS);
+        else p += size;
     }
 }
 
@@ -518,17 +521,7 @@ static u8 *skip(u8 *p, u32 depth, u32 *says) {
     case 'f': return *says = 1, literal(p + 1, ALSE);
     case '"':
         *says = 1;
-        for (p++;; p++) {
-            u32 plain = plain_bytes(wasm_v128_load(p)), size;
-            u8 unescaped[4], *out = unescaped;
-            p += plain;
-            if (plain == 16) p--;
-            else if (*p == '"') return p + 1;
-            else if (*p == '\\') { if (!(p = escape(p + 1, &out))) return p; p--; }
-            else if (*p < ' ') LEAVE(SYNTAX);
-            else if (!(size = wide(p))) LEAVE(CHARACTERS);
-            else p += size - 1;
-        }
+        return (end = string_end(p + 1, 0)) ? end + 1 : end;
     case '[': case '{':
         if (depth > MAX_DEPTH) LEAVE(DEPTH);
         u8 close = *p == '{' ? '}' : ']';
@@ -537,7 +530,7 @@ static u8 *skip(u8 *p, u32 depth, u32 *says) {
         while (more) {
             if (close == '}') {
                 if (*p++ != '"') LEAVE(SYNTAX);
-                if (!(end = key_end(p)) || !push_key(base, p, (u32)(end - p))) return 0;
+                if (!(end = string_end(p, 1)) || !push_key(base, p, (u32)(end - p))) return 0;
                 p = blanks(end + 1);
                 if (*p != ':') LEAVE(SYNTAX);
                 p = blanks(p + 1);
@@ -596,7 +589,7 @@ static u8 *object(u8 *p, Node *d, u32 depth) {
         u8 *key = p;
         if (d->count && p[c->name_size] == '"' && alike(AT(u8, c->name), p, c->name_size)) p += c->name_size + 1;
         else {
-            u8 *end = key_end(p);
+            u8 *end = string_end(p, 1);
             if (!end) return end;
             index = find(d, key, (u32)(end - key));
             c = NODE(d->first + index);

@@ -117,7 +117,10 @@ class _Layout:
         """Add a struct's hash table, of positions from 1 on."""
         slots = [0] * (1 << (2 * len(names)).bit_length())
         for position, name in enumerate(names, 1):
-            slot = _hash(name) % len(slots)
+            slot = 2166136261
+            for byte in name:
+                slot = (slot ^ byte) * 16777619 & 0xFFFFFFFF
+            slot %= len(slots)
             while slots[slot]:
                 slot = (slot + 1) % len(slots)
             slots[slot] = position
@@ -152,13 +155,6 @@ def _inside(kind: pa.DataType) -> _Children:
     if pa.types.is_map(kind):
         return [("key", kind.key_type, False), ("value", kind.item_type, kind.item_field.nullable)]
     return []
-
-
-def _hash(name: bytes) -> int:
-    value = 2166136261
-    for byte in name:
-        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    return value
 
 
 @dataclass(frozen=True, slots=True)
