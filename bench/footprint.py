@@ -1,6 +1,7 @@
-"""Memory and CPU of ``up`` with an external broker, by process, idle and draining.
+"""Memory and CPU of ``up`` with an external broker, by process: at rest with Spark asleep, and draining.
 
-And what Kafka Connect's worker takes on the same machine, idle and while its sink reads the same records.
+Beside it on the same machine: Dagster's three processes with an empty code location, and Kafka Connect's
+worker, idle and while its sink reads the same records.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +19,23 @@ from typing import Any
 
 import yaml
 
+from bench.bare_dagster import bare_dagster
 from bench.connect_worker import open_worker
 from bench.drains import PROJECT
 from bench.kafka_connect import COMMIT_INTERVAL_MS, TOPIC, Sink, commits_of
 from bench.lab import Lab
-from bench.processor_time import tree
+from bench.processor_time import LiveProcess, tree
 from bench.records import fill, generate
 from prove.lab.kafka_server import KafkaBroker
 from servers.process import free_ports, is_listening
+from spark_jobs.connections.endpoints import read_endpoints
 
 FIRST_RECORDS = 400
 SETTLE_SECONDS = 30.0
 IDLE_SECONDS = 60.0
+SLEEP_AFTER = "10s"
+GOAL_REST_BYTES, GOAL_MORE_BYTES, GOAL_MORE_CORES = 800 << 20, 250 << 20, 0.02
+GOAL_HUNDRED_BYTES = 1_100 << 20
 _SAMPLE_SECONDS = 0.5
 _TIMEOUT_SECONDS = 1800.0  # a hundred tables are filled one by one
 # What a process is, by words of its command line; the first that fits.
@@ -37,14 +43,15 @@ _KINDS = {
     "org.apache.spark": "Spark's server",
     "worker_daemon": "Spark's Python workers",
     "pyspark": "Spark's Python workers",
+    "dagster._daemon": "Dagster's daemon",
     "servers.daemon": "Dagster's daemon",
+    "dagster_webserver": "Dagster's webserver",
     "servers.webserver": "Dagster's webserver",
     "dagster api grpc": "Dagster's code server",
     "dagster code-server": "Dagster's code server",
     "multiprocessing": "runs",
     "run_resident": "runs",  # forked, and what they are forked from
-    "-m cli metrics": "metrics",
-    "-m cli catalog": "catalog",
+    "-m cli watch": "metrics, catalog and states",
     "-m cli up": "up itself",
 }
 _ENDED = "processes that ended"
@@ -75,9 +82,13 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class FootprintResult:
-    """``up`` by number of pipelines, and Connect's worker with one sink; ``records`` is the backlog."""
+    """``up`` by number of pipelines, and Connect's worker with one sink; ``records`` is the backlog.
+
+    ``dagster`` is Dagster alone, at rest.
+    """
 
     records: int
+    dagster: Usage
     up: dict[int, Footprint]
     connect: Footprint
 
@@ -89,10 +100,12 @@ def measure_footprint(
     settle_seconds: float = SETTLE_SECONDS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> FootprintResult:
-    """Run ``up`` with each number of pipelines, then Connect's worker."""
+    """Run Dagster alone, ``up`` with each number of pipelines, then Connect's worker."""
     watch = Watch(records, settle_seconds, idle_seconds)
+    with bare_dagster(lab.folder / "bare-dagster") as alone:
+        dagster = watch.at_rest(*alone)
     up = {number: measure_up(lab, watch, number) for number in pipelines}
-    return FootprintResult(records, up, _measure_connect(lab, watch))
+    return FootprintResult(records, dagster, up, _measure_connect(lab, watch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +116,17 @@ class Watch:
     settle_seconds: float
     idle_seconds: float
 
-    def both(self, root: int, produce: Callable[[], object], is_drained: Callable[[], bool]) -> Footprint:
-        """Observe the processes below ``root`` when idle, then from a backlog until it is drained."""
+    def at_rest(self, *roots: int) -> Usage:
+        """Observe the processes below ``roots`` for a while."""
         time.sleep(self.settle_seconds)
         idle_until = time.monotonic() + self.idle_seconds
-        idle = usage(root, lambda: time.monotonic() >= idle_until)
+        return usage(roots, lambda: time.monotonic() >= idle_until)
+
+    def both(self, root: int, produce: Callable[[], object], is_drained: Callable[[], bool]) -> Footprint:
+        """Observe the processes below ``root`` when idle, then from a backlog until it is drained."""
+        idle = self.at_rest(root)
         produce()
-        return Footprint(idle, usage(root, is_drained))
+        return Footprint(idle, usage((root,), is_drained))
 
 
 def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
@@ -122,6 +139,7 @@ def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
     catalog = _catalog(home)
     with _up(path) as root:
         _wait_until(lambda: all(commits_of(catalog, f"bench.{_plain(name)}") for name in names))
+        _wait_until(lambda: read_endpoints(str(home / ".sluice")).spark_asleep)
         first = names[0]
         footprint = watch.both(
             root,
@@ -154,6 +172,7 @@ def _configured(lab: Lab, home: Path, names: list[str]) -> Path:
         "version": 1,
         "kafka": {"bootstrap.servers": lab.bootstrap_servers},
         "catalog": {"name": "lake", **_catalog(home)},
+        "spark": {"sleep_after": SLEEP_AFTER},
         "metrics": {"listen": f"127.0.0.1:{free_ports(1)[0]}"},
         "pipelines": {_plain(name): {"topic": name, "table": f"bench.{_plain(name)}"} for name in names},
     }
@@ -187,9 +206,9 @@ def _up(path: Path) -> Iterator[int]:
                 process.wait(60)
 
 
-def usage(root: int, is_over: Callable[[], bool]) -> Usage:
-    """Sample the process and its descendants until the end."""
-    began, before = time.monotonic(), _cpu_by_kind(root)
+def usage(roots: Sequence[int], is_over: Callable[[], bool]) -> Usage:
+    """Sample the processes and their descendants until the end."""
+    began, before = time.monotonic(), _cpu_by_kind(roots)
     largest: Counter[str] = Counter()
     largest_bytes = 0
     deadline = began + _TIMEOUT_SECONDS
@@ -197,20 +216,24 @@ def usage(root: int, is_over: Callable[[], bool]) -> Usage:
         if time.monotonic() > deadline:
             raise RuntimeError(f"the backlog was not drained in {_TIMEOUT_SECONDS:.0f} s")
         held: Counter[str] = Counter()
-        for process in tree(root):
+        for process in _trees(roots):
             held[_kind(process.words)] += process.pss_bytes()
         largest |= held
         largest_bytes = max(largest_bytes, held.total())
         time.sleep(_SAMPLE_SECONDS)
-    seconds, after = time.monotonic() - began, _cpu_by_kind(root)
+    seconds, after = time.monotonic() - began, _cpu_by_kind(roots)
     cores = {kind: (spent - before.get(kind, 0.0)) / seconds for kind, spent in after.items()}
     return Usage(seconds, dict(largest), cores, largest_bytes)
 
 
-def _cpu_by_kind(root: int) -> dict[str, float]:
+def _trees(roots: Sequence[int]) -> Iterator[LiveProcess]:
+    return (process for root in roots for process in tree(root))
+
+
+def _cpu_by_kind(roots: Sequence[int]) -> dict[str, float]:
     """Return CPU seconds so far; ended processes, such as runs, are a separate kind."""
     spent: defaultdict[str, float] = defaultdict(float)
-    for process in tree(root):
+    for process in _trees(roots):
         spent[_kind(process.words)] += process.cpu_seconds
         spent[_ENDED] += process.ended_cpu_seconds
     return spent

@@ -16,7 +16,14 @@ from rich.table import Table
 from bench.catch_up import GOAL_AUDIT_RATIO, GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
 from bench.cold_start import ColdStartResult
 from bench.export_loop import GOAL_SPEED
-from bench.footprint import Footprint, FootprintResult, Usage
+from bench.footprint import (
+    GOAL_HUNDRED_BYTES,
+    GOAL_MORE_BYTES,
+    GOAL_MORE_CORES,
+    GOAL_REST_BYTES,
+    FootprintResult,
+    Usage,
+)
 from bench.formats import GOALS, FormatsResult
 from bench.gateway import GOAL_ACK, GatewayResult
 from bench.gateway import GOAL_RATIO as GATEWAY_GOAL_RATIO
@@ -339,23 +346,26 @@ def cold_start_rows(result: ColdStartResult) -> list[Row]:
 
 
 def footprint_rows(result: FootprintResult) -> list[Row]:
-    """Memory and processors of ``up`` by number of pipelines, and of Connect's worker."""
-    rows: list[Row] = []
+    """Memory and processors of Dagster alone, ``up`` by number of pipelines, and Connect's worker."""
+    rows = _used("Dagster alone, empty code location", result.dagster)
     for pipelines, footprint in result.up.items():
-        rows += _footprint(f"up, {pipelines} pipeline{'s'[: pipelines > 1]}", footprint)
-    return rows + _footprint("Kafka Connect's worker, one sink", result.connect)
+        name = f"up, {pipelines} pipeline{'s'[: pipelines > 1]}"
+        goal = GOAL_HUNDRED_BYTES
+        if pipelines == 1:
+            goal = min(GOAL_REST_BYTES, result.dagster.largest_bytes + GOAL_MORE_BYTES)
+        most = f"<= {goal / MIB:,.0f} MiB; <= {result.dagster.cores + GOAL_MORE_CORES:.2f}"
+        rows += _used(f"{name}, at rest, Spark asleep", footprint.idle, most)
+        rows += _used(f"{name}, draining", footprint.draining)
+    rows += _used("Kafka Connect's worker, one sink, idle", result.connect.idle)
+    return rows + _used("Kafka Connect's worker, one sink, draining", result.connect.draining)
 
 
-def _footprint(name: str, footprint: Footprint) -> list[Row]:
-    return [*_used(f"{name}, idle", footprint.idle), *_used(f"{name}, draining", footprint.draining)]
-
-
-def _used(name: str, usage: Usage) -> list[Row]:
+def _used(name: str, usage: Usage, goal: str = "") -> list[Row]:
     kinds = sorted(usage.bytes_by_kind, key=lambda kind: -usage.bytes_by_kind[kind])
     held = " · ".join(f"{kind} {usage.bytes_by_kind[kind] / MIB:,.0f}" for kind in kinds)
     busy = " · ".join(f"{kind} {cores:.3f}" for kind, cores in usage.cores_by_kind.items() if cores > 0)
     return [
-        (f"{name}, memory; processors", f"{usage.largest_bytes / MIB:,.0f} MiB; {usage.cores:.2f}", ""),
+        (f"{name}, memory; processors", f"{usage.largest_bytes / MIB:,.0f} MiB; {usage.cores:.3f}", goal),
         ("  MiB", held, ""),
         ("  processors", busy, ""),
     ]
