@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
+from cli.listing import COMMANDS, NEXT, OF_UP, SUMMARY, no_such_command
 from spark_jobs import __version__
 from spark_jobs.config.secrets import LEVELS, VARIABLE, log_to, use_log_level
 from spark_jobs.protocol.errors import SluiceError
@@ -36,7 +36,7 @@ class SluiceGroup(click.Group):
         The common options are added to it, so that they work before and after its name.
         """
         section = next((entry.section for entry in COMMANDS if entry.name == cmd_name), None)
-        if section is None:
+        if section is None and cmd_name != OF_UP:
             return None
         file, name = ("develop", cmd_name) if section == "Develop" else (cmd_name, "command")
         command: click.Command = getattr(importlib.import_module(f"{__package__}.commands.{file}"), name)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 SUMMARY = "Kafka topics into Apache Iceberg tables, exactly once, run by Dagster."
 NEXT = "Start with ./sluice demo. For your own broker: ./sluice init, then validate, check, preview, up."
 
+OF_UP = "watch"  # a command that `up` starts, and nobody types
+
 # What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`
 # (`develop.py` for the last group).
 _LISTED = """

@@ -35,6 +35,7 @@ _LAST_LINE = "Print one JSON object as the last line."
 MOST_UNEXPECTED_CHARACTERS = 400
 LONGEST_WORD = 20  # a longer one is a path, which may be broken
 LONGEST_VALUE = 36  # a UUID; a time with its zone has 32; a longer word of data may be cut
+_MOST_NAMES = 5
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 
@@ -203,3 +204,9 @@ def error_lines(error: BaseException) -> list[str]:
 def print_traceback(error: BaseException) -> None:
     """Print the traceback with secrets removed."""
     print(scrub("".join(traceback.format_exception(error))), file=sys.stderr)
+
+
+def few(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,53 +15,60 @@ from spark_jobs.config.listener import Address, ListenerSettings
 
 METRICS = "metrics"
 CATALOG = "catalog"
+WATCH = "watch"  # the process of both, and of the lines of state that ``up`` prints
 SERVE = "serve"
 GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A listener's process; it answers at ``url`` a few seconds later."""
+    """A process of listeners, which answer at ``urls`` (by name) a few seconds later."""
 
-    url: str
+    urls: dict[str, str]
     process: ServerProcess
-    usual: Address | None = None  # where it listens unless another does; None where an address was asked for
+    usual: tuple[
+        Address, ...
+    ] = ()  # where it listens unless another does; not where an address was asked for
     is_insecure: bool = False
 
     @property
     def lost_its_port(self) -> bool:
         """True if it ended because another Sluice took its port; a restart moves it."""
-        usual = self.usual
-        return not self.process.is_running and usual is not None and is_listening(usual.port, usual.host)
+        return not self.process.is_running and any(is_listening(each.port, each.host) for each in self.usual)
 
 
 def start_beside(
     command: str,
-    settings: ListenerSettings,
+    listeners: Mapping[str, ListenerSettings],
     sluice_home: Path,
     config_path: str | None,
     *,
     insecure: bool,
-) -> Beside | None:
-    """Start the command without waiting for it; return None if it is off.
+) -> Beside:
+    """Start the command with the listeners that are on, without waiting for it.
 
     A second Sluice on the machine must not fail for its metrics: they take a free port. Two that start at
     once both find the usual one free, and one of them ``lost_its_port``. Raises ``ConfigError``
     (``port-taken``) for an address that was asked for.
     """
-    if settings.listen is None:
-        return None
-    address = _free(settings, bound_at(settings.listen))
-    typed = [sys.executable, "-m", f"{WITHIN}cli", command, "--port", str(address.port)]
-    environment = sluice_environment(sluice_home, config_path)
+    at = {
+        name: _free(settings, bound_at(settings.listen))
+        for name, settings in listeners.items()
+        if settings.listen
+    }
+    typed = [sys.executable, "-m", f"{WITHIN}cli", command, *(["--insecure"] if insecure else [])]
+    for name, address in at.items():
+        typed += [f"--{name}" if command == WATCH else "--port", str(address.port)]
     process = ServerProcess(
         ServerFolder(sluice_home, command),
-        [*typed, *(["--insecure"] if insecure else [])],
-        environment,
+        typed,
+        sluice_environment(sluice_home, config_path),
         sluice_home,
+        prints=command == WATCH,
     )
-    usual = None if _is_asked_for(settings) else address
-    return Beside(url_of(settings, address), process, usual, insecure)
+    urls = {name: url_of(listeners[name], address) for name, address in at.items()}
+    usual = tuple(address for name, address in at.items() if not _is_asked_for(listeners[name]))
+    return Beside(urls, process, usual, insecure)
 
 
 def _is_asked_for(settings: ListenerSettings) -> bool:

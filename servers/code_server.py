@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import stat
 import sys
 import tempfile
@@ -35,23 +36,12 @@ class CodeServer:
     socket: Path
 
     def is_ready(self) -> bool:
-        """True once its definitions are loaded or have failed to load; the UI shows the reason."""
-        from dagster._core.errors import DagsterUserCodeUnreachableError  # noqa: PLC0415  (a second of imports)
-        from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
+        """True once its definitions are loaded or have failed to load; the UI shows the reason.
 
-        if not self.socket.exists():
-            return False
-        try:
-            DagsterGrpcClient(socket=str(self.socket)).ping("")
-        except DagsterUserCodeUnreachableError:
-            return False
-        return True
-
-    def reload(self) -> None:
-        """Reload its code and configuration; running runs continue."""
-        from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
-
-        DagsterGrpcClient(socket=str(self.socket)).reload_code(timeout=int(LOAD_SECONDS))
+        It binds the socket only then.
+        """
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.socket)) == 0
 
 
 def process_name(location: str) -> str:
@@ -63,15 +53,15 @@ def start_code_server(
     home: Path, location: str, environment: Mapping[str, str], working_folder: Path
 ) -> CodeServer:
     """Start a code server without waiting. Raises ``ConfigError`` if another user owns the socket folder."""
-    socket = socket_folder(home) / location
-    socket.unlink(missing_ok=True)
+    path = socket_folder(home) / location
+    path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "dagster", "code-server", "start"]
     command += ["--use-python-environment-entry-point", "--location-name", location, "-m", MODULE]
     command += ["--log-level", "warning"]
     # In a variable, so that the sensor of topics finds it too.
-    environment = {**environment, "DAGSTER_CODE_SERVER_SOCKET": str(socket)}
+    environment = {**environment, "DAGSTER_CODE_SERVER_SOCKET": str(path)}
     process = ServerProcess(ServerFolder(home, process_name(location)), command, environment, working_folder)
-    return CodeServer(location, process, socket)
+    return CodeServer(location, process, path)
 
 
 def socket_folder(home: Path) -> Path:

@@ -1,29 +1,26 @@
 """Dagster's daemon and webserver with their own home folder and shared code servers.
 
-Before they start, runs that a dead daemon left are failed: nobody else would, and their pools and their
-pipelines would wait for them for ever.
+Nothing here imports Dagster: what has to be asked of it is asked by ``servers.dagster_calls``.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from servers.code_server import LOAD_SECONDS, CodeServer, socket_folder, start_code_server, write_workspace
 from servers.environment import sluice_environment
 from servers.listener import INSECURE, refuse_taken, url_of
 from servers.private_dagster import forks_here
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
-from servers.runs import SOCKET_VARIABLE, TAG_PROCESS, RunResident, runs_socket, start_resident
+from servers.runs import SOCKET_VARIABLE, RunResident, runs_socket, start_resident
 from spark_jobs.config.listener import Address, UiSettings
 from spark_jobs.protocol.errors import fault
-
-if TYPE_CHECKING:
-    from dagster import DagsterInstance
 
 DAEMON = "dagster-daemon"
 WEBSERVER = "dagster-webserver"
@@ -31,10 +28,9 @@ LOCATION = "sluice"
 PROJECT = Path(__file__).resolve().parents[1]
 INSTANCE_SETTINGS = PROJECT / "orchestration" / "dagster.yaml"
 
+FAILED_RUNS = "runs that were left over and failed: "
 _START_TIMEOUT_SECONDS = 120.0
 _GRACE_SECONDS = 10.0
-# Tags of runs that a daemon launched or was about to; runs of the command line carry none of them.
-_DAEMON_TAGS = frozenset({TAG_PROCESS, ".dagster/grpc_info", "dagster/sensor_name", "dagster/schedule_name"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class DagsterServers:
     def reload(self) -> None:
         """Reload the definitions from the current configuration."""
         for code_server in self.code_servers:
-            code_server.reload()
+            subprocess.run(_typed_call("reload", code_server.socket), check=True)
 
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Stop all processes; running runs are interrupted and stop their Spark work."""
@@ -109,16 +105,14 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
 
     Raises ``ConfigError``: ``port-taken``, or ``already-running`` for a daemon on this state folder.
     """
-    from dagster import DagsterInstance  # noqa: PLC0415  (a second of imports, only to start)
-
     _refuse(settings)
     prepare_dagster_home(settings.dagster_home)
-    with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
-        failed_runs = fail_left_over_runs(instance)
-        started_at = time.time()
-        processes: list[ServerProcess] = []
+    processes: list[ServerProcess] = []
+    with _asking(settings) as (asked, failed_runs):
+        home, environment = settings.dagster_home, _environment(settings)
         try:
-            home, environment = settings.dagster_home, _environment(settings)
+            # It makes a new database, which processes that start at once would each make.
+            asked.wait_until(lambda: failed_runs() is not None, _START_TIMEOUT_SECONDS)
             code_servers = tuple(
                 start_code_server(settings.sluice_home, location, environment, home)
                 for location in settings.locations
@@ -138,13 +132,37 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
             processes += (daemon, webserver)
             here = settings.address.from_here
             webserver.wait_until(lambda: is_listening(here.port, here.host), _START_TIMEOUT_SECONDS)
-            daemon.wait_until(lambda: _sensors_run(instance, started_at), _START_TIMEOUT_SECONDS)
+            daemon.wait_until(lambda: not asked.is_running, _START_TIMEOUT_SECONDS)
+            asked.wait_until(lambda: asked.exit_code == 0, 0)
         except BaseException:
             for process in reversed(processes):
                 process.stop(_GRACE_SECONDS)
             raise
     url = url_of(settings.ui, settings.address)
-    return DagsterServers(url, daemon, webserver, code_servers, resident, failed_runs)
+    return DagsterServers(url, daemon, webserver, code_servers, resident, failed_runs() or 0)
+
+
+@contextmanager
+def _asking(settings: DagsterSettings) -> Iterator[tuple[ServerProcess, Callable[[], int | None]]]:
+    """Yield the process that fails left-over runs and ends when the sensors run, and how many it failed."""
+    folder = ServerFolder(settings.sluice_home, f"{DAEMON}-start")
+    said_before = folder.log_path.stat().st_size if folder.log_path.exists() else 0
+
+    def failed_runs() -> int | None:
+        said = folder.log_path.read_bytes()[said_before:].decode(errors="replace")
+        lines = [line for line in said.splitlines(keepends=True) if line.startswith(FAILED_RUNS)]
+        return int(lines[-1].removeprefix(FAILED_RUNS)) if lines and lines[-1].endswith("\n") else None
+
+    command, home = _typed_call("start", settings.dagster_home), settings.dagster_home
+    asked = ServerProcess(folder, command, _environment(settings), home)
+    try:
+        yield asked, failed_runs
+    finally:
+        asked.stop(_GRACE_SECONDS)
+
+
+def _typed_call(what: str, where: Path) -> list[str]:
+    return [sys.executable, "-m", f"{__package__}.dagster_calls", what, str(where)]
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -153,24 +171,6 @@ def prepare_dagster_home(folder: Path) -> None:
     target = folder / INSTANCE_SETTINGS.name
     if not target.exists():
         shutil.copyfile(INSTANCE_SETTINGS, target)
-
-
-def fail_left_over_runs(instance: DagsterInstance) -> int:
-    """Mark the runs of a dead daemon as failed, only while none runs. Queued runs stay queued."""
-    from dagster import DagsterRunStatus, RunsFilter  # noqa: PLC0415
-
-    under_way = [
-        DagsterRunStatus.NOT_STARTED,
-        DagsterRunStatus.STARTING,
-        DagsterRunStatus.STARTED,
-        DagsterRunStatus.CANCELING,
-    ]
-    left = [
-        run for run in instance.get_runs(RunsFilter(statuses=under_way)) if _DAEMON_TAGS & run.tags.keys()
-    ]
-    for run in left:
-        instance.report_run_failed(run, "The daemon that started this run ended before it did.")
-    return len(left)
 
 
 def _refuse(settings: DagsterSettings) -> None:
@@ -191,8 +191,3 @@ def _environment(settings: DagsterSettings) -> dict[str, str]:
     if settings.forks:
         environment[SOCKET_VARIABLE] = str(runs_socket(settings.sluice_home))
     return environment | {"DAGSTER_HOME": str(settings.dagster_home)}
-
-
-def _sensors_run(instance: DagsterInstance, since: float) -> bool:
-    heartbeat = instance.get_daemon_heartbeats().get("SENSOR")
-    return heartbeat is not None and heartbeat.timestamp >= since

@@ -11,10 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
-from servers.certificates import Authority
 from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, java_home
 from servers.jars import jar_paths
 from servers.process import ServerFolder, ServerProcess, is_listening, last_line
@@ -144,6 +140,9 @@ def _refuse_taken_ports(settings: KafkaSettings) -> None:
 
 def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
     """True if this broker answers, and not another program on its port."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415  (`up` with another broker needs no client)
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
     if not is_listening(settings.port):
         return False
     written = (settings.folder.home / "data" / "meta.properties").read_text().splitlines()
@@ -166,6 +165,8 @@ _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 def with_login(settings: KafkaSettings) -> KafkaSettings:
     """Return settings whose only client listener is SASL_SSL; the controller's listener is internal."""
+    from servers.certificates import Authority  # noqa: PLC0415  (cryptography, only for a login)
+
     authority = Authority(settings.folder.home / "tls")
     password = secrets.token_urlsafe(24)
     where = f"SASL_SSL://127.0.0.1:{settings.port}"

@@ -73,7 +73,10 @@ class ServerFolder:
 
 
 class ServerProcess:
-    """A child process with its record; it does not outlive this process."""
+    """A child process with its record; it does not outlive this process.
+
+    With ``prints`` its standard output is this process's, and only its standard error goes to the log.
+    """
 
     def __init__(
         self,
@@ -81,9 +84,13 @@ class ServerProcess:
         command: Sequence[str],
         environment: Mapping[str, str],
         working_folder: Path | None = None,
+        *,
+        prints: bool = False,
     ) -> None:
         self._folder = folder
-        self._child, self._lifeline = _spawn(folder, command, environment, working_folder or folder.home)
+        self._child, self._lifeline = _spawn(
+            folder, command, environment, working_folder or folder.home, prints=prints
+        )
         self.record = record_of(self._child.pid, folder)
         draft = folder.record_path.with_name(f".{folder.name}.{os.getpid()}")
         draft.write_text(json.dumps(asdict(self.record)))
@@ -229,7 +236,12 @@ def last_line(log_path: Path) -> str:
 
 
 def _spawn(
-    folder: ServerFolder, command: Sequence[str], environment: Mapping[str, str], working_folder: Path
+    folder: ServerFolder,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    working_folder: Path,
+    *,
+    prints: bool,
 ) -> tuple[subprocess.Popen[bytes], int | None]:
     for made in (folder.record_path.parent, folder.log_path.parent, working_folder):
         made.mkdir(parents=True, exist_ok=True)
@@ -239,8 +251,8 @@ def _spawn(
             child = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCHED, folder.name, *command],
                 stdin=stdin,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=None if prints else log,
+                stderr=log,
                 cwd=working_folder,
                 env=dict(environment),
                 start_new_session=True,

@@ -98,6 +98,29 @@ def serve(
             say("")
 
 
+@contextmanager
+def served(
+    app: ASGIApp,
+    settings: ListenerSettings,
+    address: Address,
+    *,
+    insecure: bool,
+    guard: Mapping[str, Any] | None = None,
+) -> Iterator[Thread]:
+    """Serve the application in a thread within the block. Raises ``ConfigError`` as ``serve``."""
+    settings = settings.model_copy(update={"listen": address})
+    refuse_open(settings, insecure=insecure)
+    server = uvicorn.Server(guarded(app, settings, guard=guard))
+    with _bound(address) as listening:
+        thread = Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            server.should_exit = True
+            thread.join(_STOP_SECONDS)
+
+
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:

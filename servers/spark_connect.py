@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_urlsafe
-
-import pyspark
 
 from servers.environment import FRUGAL_OPTIONS, LOG_SETTINGS, clean_environment, write_spark_defaults
 from servers.jars import jar_paths
@@ -67,7 +66,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
         raise fault("port-taken.spark", port=settings.port)
     log_path = settings.folder.log_path
     said_before = log_path.stat().st_size if log_path.exists() else 0
-    spark_home = Path(pyspark.__file__).parent
+    spark_home = _spark_home()
     file = write_conf(settings)
     command = [str(spark_home / "bin" / "spark-submit"), "--class", SERVER_CLASS, "spark-internal"]
     environment = (
@@ -83,6 +82,14 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     process = ServerProcess(settings.folder, command, environment, settings.home)
     process.wait_until(lambda: _has_started(log_path, said_before), _START_TIMEOUT_SECONDS)
     return SparkConnectServer(settings.remote, process)
+
+
+def _spark_home() -> Path:
+    """Return PySpark's folder without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("pyspark")
+    return Path(spec.origin).parent
 
 
 def _has_started(log_path: Path, said_before: int) -> bool:

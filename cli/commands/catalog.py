@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from cli import output
@@ -9,6 +13,12 @@ from cli.work import listener_options
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_CATALOG
 from spark_jobs.protocol.errors import needs
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from spark_jobs.config.listener import Address
+    from spark_jobs.config.settings import SluiceConfig
 
 
 @click.command("catalog")
@@ -20,17 +30,37 @@ def command(port: int | None, *, insecure: bool) -> None:
     need their own for the storage. `./sluice up` serves the catalog too if catalog_server.listen is set, or
     with --catalog-port.
     """
+    config = load_config()
     with needs("serve"):
-        from servers.catalog import CatalogApp, refused
-        from servers.listener import bound_at
         from servers.serving import serve
 
-    config = load_config()
+        app, guard = _catalog(config)
     serve(
-        CatalogApp(config),
+        app,
         config.catalog_server,
-        bound_at(config.catalog_server.listen or DEFAULT_CATALOG, port),
+        _address(config, port),
         lambda url: output.say(f"catalog at {url}" if url else "stopped"),
         insecure=insecure,
-        guard={"refused": refused},
+        guard=guard,
     )
+
+
+def serve_catalog(config: SluiceConfig, port: int, *, insecure: bool) -> AbstractContextManager[Thread]:
+    """Serve it in a thread within the block."""
+    with needs("serve"):
+        from servers.serving import served
+
+        app, guard = _catalog(config)
+    return served(app, config.catalog_server, _address(config, port), insecure=insecure, guard=guard)
+
+
+def _catalog(config: SluiceConfig) -> tuple[ASGIApp, dict[str, Any]]:
+    from servers.catalog import CatalogApp, refused
+
+    return CatalogApp(config), {"refused": refused}
+
+
+def _address(config: SluiceConfig, port: int | None) -> Address:
+    from servers.listener import bound_at
+
+    return bound_at(config.catalog_server.listen or DEFAULT_CATALOG, port)

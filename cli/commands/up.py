@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.commands.state_word import PipelineFacts, PipelineState, StateWord
-from cli.commands.status import look, up_state
 from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
 from spark_jobs.config.listener import DEFAULT_CATALOG
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.connections.broker_topics import list_topics, refresh_topics
-from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.protocol.errors import SluiceError, fault
-from spark_jobs.protocol.texts import count
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
 
-LOOK_EVERY_SECONDS = 30.0
 WATCH_EVERY_SECONDS = 1.0
-_GOES_ITS_WAY = frozenset({StateWord.CAUGHT_UP, StateWord.BEHIND})
-_MOST_NAMES = 5
+READ_EVERY_SECONDS = 30.0  # the configuration
 
 
 @click.command("up")
@@ -79,10 +71,10 @@ def command(port: int | None, catalog_port: int | None, insecure: bool, tls: boo
     with hold(config.home, "./sluice up"), servers_of(served, has_login=tls) as servers:
         output.say("starting")
         servers.start_backends()
-        if config.has_broker:
-            _list_topics(config)
-        else:
+        if not config.has_broker:
             servers.start_stream()
+        elif config.templates:
+            _list_topics(config)
         url = servers.start_dagster(address.port if port is None else port)
         _print_addresses(servers, url, servers.start_beside(insecure=insecure))
         try:
@@ -93,12 +85,11 @@ def command(port: int | None, catalog_port: int | None, insecure: bool, tls: boo
 
 
 def _list_topics(config: SluiceConfig) -> None:
-    """Print an error if the broker is unavailable and continue; the sensor retries every few seconds."""
+    """List the topics of ``topics_regex``; print an error and continue, as the sensor tries again."""
+    from spark_jobs.connections.broker_topics import refresh_topics
+
     try:
-        if config.templates:
-            refresh_topics(config)
-        else:
-            list_topics(resolve_kafka_properties(config))
+        refresh_topics(config)
     except SluiceError as error:
         output.render_error(error)
 
@@ -134,18 +125,11 @@ def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None
 
 def _stay(servers: Servers) -> None:
     next_look, config = time.monotonic(), servers.config
-    words: dict[str, StateWord] = {}
     while True:
         servers.mend()
         if time.monotonic() >= next_look:
             config = _as_it_is_now(servers, config)
-            seen = look(config)
-            first, *others = look_lines(seen, words)
-            ticks = up_state(config.home, int(time.time() * 1000))
-            others += [f"  {ticks.sentence}"] if ticks.is_silent else []
-            output.say("\n".join([f"{time.strftime('%H:%M:%S')}  {first}", *others]))
-            words = {facts.pipeline.name: state.word for facts, state in seen}
-            next_look = time.monotonic() + LOOK_EVERY_SECONDS
+            next_look = time.monotonic() + READ_EVERY_SECONDS
         time.sleep(WATCH_EVERY_SECONDS)
 
 
@@ -173,58 +157,16 @@ def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
     return config
 
 
-def look_lines(
-    seen: Sequence[tuple[PipelineFacts, PipelineState]], before: Mapping[str, StateWord]
-) -> Iterator[str]:
-    """Yield the number of pipelines by state, then those whose state changed or needs action.
-
-    Changes between behind and caught-up are only counted. Equal lines are printed once with all names; the
-    reason is printed when the state begins.
-    """
-    counted = (_counted(word, [facts for facts, state in seen if state.word is word]) for word in StateWord)
-    yield f"{count(len(seen), 'pipeline')}: {', '.join(filter(None, counted)) or 'none is configured'}"
-    alike: dict[str, list[str]] = defaultdict(list)
-    for facts, state in seen:
-        was = before.get(facts.pipeline.name)
-        has_changed = was is not None and was is not state.word and not {was, state.word} <= _GOES_ITS_WAY
-        if was is state.word and state.word.needs_person:
-            alike[f"still {was}; see ./sluice status"].append(facts.pipeline.name)
-        elif has_changed or state.word.needs_person:
-            alike[_describe(state, was if has_changed else None)].append(facts.pipeline.name)
-    for sentence, names in alike.items():
-        yield f"  {_few(names)}: {sentence}"
-
-
 def difference(before: Sequence[PipelineConfig], after: Sequence[PipelineConfig]) -> Iterator[str]:
     """Yield the added, removed and changed pipelines."""
     old, new = ({each.name: each for each in side} for side in (before, after))
     if added := [name for name in new if name not in old]:
-        yield f"new: {_few(added)}"
+        yield f"new: {output.few(added)}"
     if gone := [name for name in old if name not in new]:
-        yield f"removed: {_few(gone)}"
+        yield f"removed: {output.few(gone)}"
     kept = [(old[name], each) for name, each in new.items() if name in old and old[name] != each]
     for was, now in kept:
         if was.topic != now.topic:
             yield f"{now.name} reads {now.topic} instead of {was.topic}"
     if changed := [now.name for was, now in kept if was.topic == now.topic]:
-        yield f"changed settings: {_few(changed)}"
-
-
-def _counted(word: StateWord, having: Sequence[PipelineFacts]) -> str:
-    lag = sum(facts.lag or 0 for facts in having)
-    waiting = f" ({count(lag, 'record')})" if lag else ""
-    return f"{len(having):,} {word}{waiting}" if having else ""
-
-
-def _describe(state: PipelineState, was: StateWord | None) -> str:
-    now = f"{was}, now {state.word}" if was else state.word.value
-    return (
-        now
-        + (f": {state.reason}" if state.reason else "")
-        + (f"\n    {state.next_step}" if state.next_step else "")
-    )
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+        yield f"changed settings: {output.few(changed)}"

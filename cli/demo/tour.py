@@ -138,7 +138,7 @@ def _until_it_answers(servers: Servers) -> str:
                 raise
             time.sleep(_POLL_SECONDS)
         else:
-            return servers.beside[SERVE].url
+            return servers.beside[SERVE].urls[SERVE]
 
 
 def _answer_from_table(config: SluiceConfig, body: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from cli import output
-from cli.stand.sample_data import SAMPLE_PARTITIONS, SAMPLE_TOPICS, create_sample_topics, package_file
-from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, Beside, start_beside
+from servers.beside import CATALOG, GATEWAY, METRICS, SERVE, WATCH, Beside, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
@@ -32,9 +31,9 @@ from servers.process import (
     is_listening,
     stop_recorded,
 )
-from servers.registry import start_registry
 from servers.runs import NAME as RUNS
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
+from spark_jobs.config.listener import ListenerSettings
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.sections import RunStart
 from spark_jobs.config.settings import SluiceConfig
@@ -85,12 +84,8 @@ KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "reg
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 CODE = process_name(LOCATION)
 # Who is served there loses an answer when one of them ends, and nothing else stops: it is started again.
-BESIDE = {
-    METRICS: "metrics",
-    CATALOG: "catalog server",
-    SERVE: "query server",
-    GATEWAY: "gateway",
-}
+BESIDE = (WATCH, SERVE, GATEWAY)
+LISTENERS = {METRICS: "metrics", CATALOG: "catalog server", SERVE: "query server", GATEWAY: "gateway"}
 STOP_ORDER = ((DAEMON, WEBSERVER, CODE, RUNS, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 GATEWAY_PARTITIONS = 4
@@ -168,6 +163,8 @@ class Servers:
 
     def start_stream(self) -> None:
         """Create the sample and gateway topics, and start the sample stream into the embedded broker."""
+        from cli.stand.sample_data import SAMPLE_PARTITIONS, SAMPLE_TOPICS, create_sample_topics, package_file
+
         package_file(SAMPLE_TOPICS[0].file)
         taken = {stream.topic: GATEWAY_PARTITIONS for stream in self.config.gateway.streams.values()}
         create_sample_topics(embedded_kafka(self.config.home), SAMPLE_PARTITIONS | taken)
@@ -178,21 +175,20 @@ class Servers:
         environment = clean_environment()
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
-    def start_beside(
-        self, wanted: Collection[str] = tuple(BESIDE), *, insecure: bool = False
-    ) -> dict[str, str]:
-        """Start the enabled listeners other than Dagster's and return their addresses by name."""
-        listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
-        if any(pipeline.hot for pipeline in self.config.pipelines):
-            listeners.append((SERVE, self.config.serve))
-        if self.config.gateway.streams:
-            listeners.append((GATEWAY, self.config.gateway))
-        for name, settings in ((name, settings) for name, settings in listeners if name in wanted):
-            started = start_beside(name, settings, self.home, self.config.source, insecure=insecure)
-            if started is not None:
-                self.beside[name] = started
-                self.processes[name] = started.process
-        urls = {name: started.url for name, started in self.beside.items()}
+    def start_beside(self, wanted: Collection[str] = BESIDE, *, insecure: bool = False) -> dict[str, str]:
+        """Start these processes and return the addresses of their listeners by name."""
+        config = self.config
+        listeners: dict[str, dict[str, ListenerSettings]] = {
+            WATCH: {METRICS: config.metrics, CATALOG: config.catalog_server}
+        }
+        if any(pipeline.hot for pipeline in config.pipelines) and config.serve.listen:
+            listeners[SERVE] = {SERVE: config.serve}
+        if config.gateway.streams and config.gateway.listen:
+            listeners[GATEWAY] = {GATEWAY: config.gateway}
+        for name in (name for name in listeners if name in wanted):
+            started = start_beside(name, listeners[name], self.home, config.source, insecure=insecure)
+            self.beside[name], self.processes[name] = started, started.process
+        urls = {name: url for each in self.beside.values() for name, url in each.urls.items()}
         self.endpoints = replace(self.endpoints, serve=urls.get(SERVE))
         write_endpoints(self.config.home, self.endpoints)
         return urls
@@ -214,7 +210,8 @@ class Servers:
             if beside and process.exit_code == CommitConflict.exit_code:
                 del self.beside[name]
                 self.processes.pop(name).stop()
-                output.say(f"{BESIDE[name]} stopped: another process has taken over; {self._log(name)}")
+                served = " and ".join(LISTENERS[each] for each in beside.urls)
+                output.say(f"{served} stopped: another process has taken over; {self._log(name)}")
             elif (beside and beside.lost_its_port) or self.mending.may_start(name):
                 why = "its socket was missing" if process.is_running else "it had ended"
                 process.stop()
@@ -247,9 +244,11 @@ class Servers:
         starts = {KAFKA: self._start_kafka, SPARK: self._start_spark, STREAM: self._start_sample}
         try:
             if beside is not None:
-                url = self.start_beside([name], insecure=beside.is_insecure)[name]
-                why = f"another process took {beside.url}" if beside.lost_its_port else why
-                output.say(f"{BESIDE[name]} restarted at {url}: {why}")
+                taken = " or ".join(beside.urls.values())
+                why = f"another process took {taken}" if beside.lost_its_port else why
+                urls = self.start_beside([name], insecure=beside.is_insecure)
+                for each in beside.urls:
+                    output.say(f"{LISTENERS[each]} restarted at {urls[each]}: {why}")
                 return
             output.say(f"restarting {name}: {why}")
             if name in starts:
@@ -324,6 +323,8 @@ class Servers:
         note_use(self.config.home)
 
     def _start_registry(self, port: int) -> None:
+        from servers.registry import start_registry
+
         registry = _timed("Schema registry", lambda: start_registry(self.folder(REGISTRY), port))
         self.processes[REGISTRY] = registry.process
 

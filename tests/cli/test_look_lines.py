@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cli.commands.state_word import PipelineFacts, PipelineState, StateWord, judge
-from cli.commands.up import difference, look_lines
+from cli.commands.up import difference
+from cli.commands.watch import look_lines
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
 

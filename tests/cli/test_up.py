@@ -24,7 +24,7 @@ from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
 from cli.stand import running
 from cli.stand.run_record import read_up
-from cli.stand.running import Mending, Servers, stop_left_over
+from cli.stand.running import Mending, Servers, servers_of, stop_left_over
 from prove.lab.kafka_server import unique_name
 from servers.code_server import CodeServer
 from servers.dagster import DagsterServers, DagsterSettings
@@ -46,7 +46,7 @@ SCRAPE_SECONDS = 60
 JSON = {"Content-Type": "application/json"}
 TOLD_APART = {
     *("Dagster's code server", "Dagster's daemon", "Dagster's webserver"),
-    *("metrics", "Spark's server", "up itself"),
+    *("metrics, catalog and states", "Spark's server", "up itself"),
 }
 FROM_ELSEWHERE = [
     (403, {**JSON, "Origin": "http://evil.example"}),
@@ -139,7 +139,7 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert set(states.values()) <= {"new", "behind", "caught-up"}
 
     pids = recorded_pids(up_home)
-    servers = {"kafka", "spark-connect", "sample-stream", "metrics", "serve", "catalog"}
+    servers = {"kafka", "spark-connect", "sample-stream", "watch", "serve"}
     servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice"}
     assert set(pids) == servers
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
@@ -147,7 +147,7 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert "GET /v1/{prefix}/namespaces" in scraped(up_home.parent / "up.out", "catalog server", "/v1/config")
     assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
     until = time.monotonic() + 2
-    watched = usage(sluice_up.pid, lambda: time.monotonic() >= until)
+    watched = usage((sluice_up.pid,), lambda: time.monotonic() >= until)
     assert set(watched.bytes_by_kind) >= TOLD_APART
     assert watched.cores > 0
     ui = printed_address(up_home.parent / "up.out", "Dagster UI")
@@ -203,26 +203,28 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     file = tmp_path / "sluice.yaml"
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
     file.write_text("version: 1\nmetrics: {listen: off}\n")
-    assert Servers(load_config(file)).start_beside() == {}
+    with servers_of(load_config(file)) as nothing_served:
+        assert nothing_served.start_beside() == {}
     address = f"127.0.0.1:{port}"
     file.write_text(f"version: 1\nmetrics: {{listen: off}}\ncatalog_server: {{listen: '{address}'}}\n")
+    monkeypatch.setenv("SLUICE_CONFIG", str(file))
     config = load_config(file)
     servers = Servers(config)
     assert servers.start_beside() == {"catalog": f"http://{address}"}
-    process = servers.processes["catalog"]
+    process = servers.processes["watch"]
     process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
         assert json.load(answer)["namespaces"] == []
     process.kill()
     servers.mend()
     assert f"catalog server restarted at http://{address}: it had ended" in capsys.readouterr().out
-    process = servers.processes["catalog"]
+    process = servers.processes["watch"]
     process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
-    assert stop_left_over(config) == ["catalog"]
+    assert stop_left_over(config) == ["watch"]
     process.wait_until(lambda: not process.is_running, STOP_SECONDS)  # its threads end a moment later
     assert not is_listening(port)
     servers.mend()
-    assert servers.processes["catalog"] is process  # it was started again a moment ago
+    assert servers.processes["watch"] is process  # it was started again a moment ago
     monkeypatch.setattr(ServerProcess, "exit_code", CommitConflict.exit_code)
     servers.mend()
     assert "catalog server stopped: another process has taken over" in capsys.readouterr().out
@@ -335,7 +337,7 @@ def test_the_embedded_broker_has_the_topics_of_the_gateway(
     )
     config = load_config(tmp_path / "sluice.yaml")
     write_endpoints(config.home, Endpoints(kafka_bootstrap_servers=str(kafka)))
-    monkeypatch.setattr(running, "SAMPLE_PARTITIONS", {})
+    monkeypatch.setattr("cli.stand.sample_data.SAMPLE_PARTITIONS", {})
     monkeypatch.setattr(running, "ServerProcess", lambda *_: None)
     Servers(config).start_stream()
     assert len(KafkaAdmin({"bootstrap.servers": str(kafka)}).source_state(topic).end) == 4
@@ -351,14 +353,14 @@ def test_what_lost_its_usual_port_to_another_is_served_elsewhere(
     usual = urlsplit(servers.start_beside()["metrics"])
     try:
         with socket.create_server((str(usual.hostname), usual.port or 0)):
-            first = servers.processes["metrics"]
+            first = servers.processes["watch"]
             deadline = time.monotonic() + SCRAPE_SECONDS
             while first.is_running and time.monotonic() < deadline:
                 time.sleep(0.05)
             servers.mend()
-            moved = servers.beside["metrics"].url
+            moved = servers.beside["watch"].urls["metrics"]
             assert f"restarted at {moved}: " in capsys.readouterr().out
             port = urlsplit(moved).port or 0
-            servers.processes["metrics"].wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
+            servers.processes["watch"].wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
     finally:
         servers.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster._core.test_utils import create_run_for_test
 
-from servers.dagster import fail_left_over_runs
+from servers.dagster_calls import fail_left_over_runs
 
 LAUNCHED = {".dagster/grpc_info": "{}"}
 

@@ -298,7 +298,7 @@ def test_answers_are_served_where_a_pipeline_is_hot_and_found_by_their_address(
 ) -> None:
     """Whatever port they got; without such a pipeline nobody listens for queries."""
     process = cast("ServerProcess", None)
-    started = lambda name, *_, **__: Beside(f"http://{name}", process, 0.0)  # noqa: E731
+    started = lambda name, *_, **__: Beside({name: f"http://{name}"}, process)  # noqa: E731
     monkeypatch.setattr(running, "start_beside", started)
     for hot in ("true", "false"):
         pipeline = {"topic": "orders", "table": "lake.orders", "hot": hot}
@@ -319,13 +319,14 @@ def test_port_0_is_a_free_port_wherever_something_listens(
 ) -> None:
     """`up` starts the command with one and tells it; the command by itself takes one too."""
     typed: list[list[str]] = []
-    monkeypatch.setattr(beside, "ServerProcess", lambda _folder, command, *_: typed.append(command))
+    monkeypatch.setattr(beside, "ServerProcess", lambda _folder, command, *_, **__: typed.append(command))
     started = beside.start_beside(
-        *(settings.section, settings.model_validate({"listen": "127.0.0.1:0"}), tmp_path, None),
+        settings.section,
+        {settings.section: settings.model_validate({"listen": "127.0.0.1:0"})},
+        *(tmp_path, None),
         insecure=False,
     )
-    assert started is not None
     port = int(typed[0][typed[0].index("--port") + 1])
-    assert (port > 0, started.url) == (True, f"http://127.0.0.1:{port}")
+    assert (port > 0, started.urls) == (True, {settings.section: f"http://127.0.0.1:{port}"})
     assert bound_at(Address("127.0.0.1", 0)).port > 0
     assert bound_at(Address("127.0.0.1", 0), 9464) == Address("127.0.0.1", 9464)
