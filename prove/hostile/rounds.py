@@ -218,7 +218,7 @@ SCENARIOS = (
             "who was drained is left alone, who was not is drained once by another run",
             partial(_kill, begun=begun),
         )
-        for begun in (0, 1, 8, MEMBERS)
+        for begun in (0, 1, 8, MEMBERS - 1)  # once the last has begun, the process may have ended
     ),
     _case(
         "rounds/hanging-step",
