@@ -1,4 +1,4 @@
-"""Which due pipelines share a run, a round. Pure: it knows neither instance nor clock."""
+"""Which due pipelines share a run, a round: without an instance or a clock."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 20_500  # more than one task takes
-CHUNKS = 12_000  # of a task
+CHUNKS = 30_000  # of a task
 TASKS = 6  # files enough for a compaction
 BY_SCHEMA = 3_000
 REGISTRY = "registry.invalid"  # no name of that domain is anybody's
