@@ -1,7 +1,6 @@
 """The sensor that starts drains: one look at all pipelines, a run for each that is due."""
 
 import json
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from orchestration.run_requests import (
 )
 from resources.sluice import Sluice
 from resources.spark import is_spark_local
-from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.endpoints import beat
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
@@ -62,7 +61,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
     observed = topic_observations(seen, sluice, now)
-    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=_rounds(sluice.config))
+    # Runs with a Spark of their own wait for the machine's pool, and a round waits for none.
+    rounds = 0 if is_spark_local(sluice.config) else sluice.config.runs.rounds
+    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=rounds)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -77,12 +78,6 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in texts.items())
     reason = reasons or "No pipeline is due."
     return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
-
-
-def _rounds(config: SluiceConfig) -> int:
-    """Return the most rounds at a time: none where runs start Spark and wait for the machine's pool."""
-    given = config.runs.rounds
-    return 0 if is_spark_local(config) else (os.cpu_count() or 1) if given is None else given
 
 
 def drains(
