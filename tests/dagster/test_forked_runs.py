@@ -142,6 +142,7 @@ def test_forked_runs_drain_and_end_as_spawned_ones(
         assert wait_for(lambda: daemon.drains(DagsterRunStatus.FAILURE)).run_id == killed.run_id
 
         under_way = running(daemon)
+        os.kill(pid_of(under_way), signal.SIGSTOP)  # a reload may take longer than the run
         daemon.servers.reload()
         assert psutil.Process(pid_of(under_way)).ppid() == resident.pid
         os.kill(resident.pid, signal.SIGKILL)
