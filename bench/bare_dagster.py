@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from servers.process import free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 _EMPTY = "from dagster import Definitions\n\ndefs = Definitions()\n"
 _WORKSPACE = "load_from: [{{grpc_server: {{socket: {socket}, location_name: empty}}}}]\n"
 _READY_SECONDS = 300.0
-_POLL_SECONDS = 0.2
 
 
 @contextmanager
@@ -26,33 +23,23 @@ def bare_dagster(folder: Path) -> Iterator[tuple[int, ...]]:
     (folder / "empty.py").write_text(_EMPTY)
     socket, workspace, (port,) = folder / "socket", folder / "workspace.yaml", free_ports(1)
     workspace.write_text(_WORKSPACE.format(socket=socket))
-    code = ["dagster", "api", "grpc", "--python-file", "empty.py", "--socket", str(socket)]
-    daemon = ["dagster._daemon", "run", "-w", str(workspace)]
-    webserver = ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)]
-    started: list[subprocess.Popen[bytes]] = []
-    with (folder / "log").open("wb") as log:
+    started: list[ServerProcess] = []
 
-        def start(words: list[str]) -> None:
-            environment = os.environ | {"DAGSTER_HOME": str(folder)}
-            command = [sys.executable, "-m", *words]
-            started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log))
+    def start(name: str, *words: str) -> ServerProcess:
+        environment = os.environ | {"DAGSTER_HOME": str(folder)}
+        command = [sys.executable, "-m", *words]
+        started.append(ServerProcess(ServerFolder(folder, name), command, environment, folder))
+        return started[-1]
 
-        try:
-            start(code)
-            _wait(socket.exists)
-            start(daemon)
-            start(webserver)
-            _wait(lambda: is_listening(port))
-            yield tuple(process.pid for process in started)
-        finally:
-            for process in started:  # nothing of it is kept
-                process.kill()
-                process.wait()
-
-
-def _wait(is_ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while not is_ready():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"Dagster was not ready in {_READY_SECONDS:.0f} s")
-        time.sleep(_POLL_SECONDS)
+    try:
+        code = start("code", "dagster", "api", "grpc", "--python-file", "empty.py", "--socket", str(socket))
+        code.wait_until(socket.exists, _READY_SECONDS)
+        start("daemon", "dagster._daemon", "run", "-w", str(workspace))
+        webserver = start(
+            "webserver", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)
+        )
+        webserver.wait_until(lambda: is_listening(port), _READY_SECONDS)
+        yield tuple(process.pid for process in started)
+    finally:
+        for process in started:  # nothing of it is kept
+            process.kill()
