@@ -26,9 +26,8 @@ class Beside:
 
     urls: dict[str, str]
     process: ServerProcess
-    usual: tuple[
-        Address, ...
-    ] = ()  # where it listens unless another does; not where an address was asked for
+    # Where it listens unless another does; not where an address was asked for.
+    usual: tuple[Address, ...] = ()
     is_insecure: bool = False
 
     @property
