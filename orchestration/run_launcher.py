@@ -20,6 +20,7 @@ from servers.code_server import MODULE
 from servers.private_dagster import arguments_of, health, module_of
 from servers.process import ProcessRecord, ServerFolder, is_alive, record_of
 from servers.runs import NAME, SOCKET_VARIABLE, TAG_PROCESS, fork_run
+from spark_jobs.config.file import ENVIRONMENT_HOME
 
 if TYPE_CHECKING:
     from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext
@@ -39,7 +40,7 @@ class ForkingRunLauncher(DefaultRunLauncher):
             self._instance.report_engine_event(f"Spawned, not forked: {started}", run, cls=type(self))
             super().launch_run(context)
             return
-        record = record_of(started, ServerFolder(Path(path).parent, NAME))
+        record = record_of(started, ServerFolder(Path(os.environ[ENVIRONMENT_HOME]), NAME))
         self._instance.add_run_tags(run.run_id, {TAG_PROCESS: json.dumps(asdict(record))})
         now = self._instance.get_run_by_id(run.run_id)
         if now and now.status is DagsterRunStatus.CANCELING:  # since before the tag
