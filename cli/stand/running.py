@@ -228,11 +228,11 @@ class Servers:
     def stop(self) -> None:
         """Stop all started servers; repeated calls do nothing."""
         clear_endpoints(self.config.home)
-        forget_beats(self.config.home)
         for names in STOP_ORDER:
             stopping = [self.processes.pop(name) for name in names if name in self.processes]
             with ThreadPoolExecutor(len(names)) as pool:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
+        forget_beats(self.config.home)  # last: a sensor ticks until Dagster has ended
 
     def _is_there(self, name: str, process: ServerProcess) -> bool:
         """Return False if a server ended, or if a socket of Dagster's is missing."""

@@ -12,6 +12,8 @@ import pytest
 
 from cli.commands.status import UpState, up_state
 from cli.stand.run_record import UpRecord
+from cli.stand.running import CODE, Servers
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig
 from spark_jobs.connections.endpoints import (
     Endpoints,
     beat,
@@ -84,6 +86,19 @@ def test_a_tick_is_noted_until_what_ticks_is_stopped_on_purpose(tmp_path: Path) 
     beat(f"{tmp_path / 'run' / 'last-tick'}")
     (tmp_path / "file").touch()
     beat(str(tmp_path / "file"))
+
+
+def test_a_tick_while_dagster_is_stopped_is_no_trace_of_a_later_silence(tmp_path: Path) -> None:
+    """The code server ticks until it has ended; `up` that was stopped on purpose is not silent."""
+
+    class Ticking:
+        def stop(self, _grace_seconds: float) -> None:
+            beat(str(tmp_path))
+
+    servers = Servers(SluiceConfig(home=str(tmp_path), state="/s", catalog=CatalogSettings(properties={})))
+    servers.processes[CODE] = Ticking()  # type: ignore[assignment]
+    servers.stop()
+    assert last_beat_ms(str(tmp_path)) is None
 
 
 def test_the_endpoints_of_a_dead_process_are_not_trusted(tmp_path: Path) -> None:
