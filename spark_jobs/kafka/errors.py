@@ -34,6 +34,7 @@ _RIGHTS = frozenset(
 _NOT_ACQUIRED = "Failed to acquire SASL OAUTHBEARER token: "
 _PROVIDER_SAYS_NO = re.compile(r"invalid_(client|grant|scope|request)|unauthorized_client|unsupported_")
 _NOT_NOW = "Request not valid in current SASL state"
+_ENDED = '"invalid_token"'  # RFC 7628, 3.2.2
 _ASKS_AGAIN_SECONDS = 15.0  # librdkafka does after 10
 _NO_TOPIC = frozenset(
     {
@@ -85,13 +86,15 @@ class ClientTroubles:
 
     ``refused`` concerns the whole client (credentials, TLS), ``of_topic`` a topic (no such, no right).
     A broker refuses a token that has ended, too: while nobody gives another, that is no refusal. Nor is it
-    when a client that was answered before logs in again (KIP-368) in the middle of something.
+    when a client that was answered before logs in again (KIP-368) in the middle of something, or with a token
+    that ended before its renewal, as on a busy machine: the next login has a new one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._no_token: tuple[KafkaError, float] | None = None
         self._was_answered = False
+        self._ended: float | None = None
         self.refused: KafkaError | None = None
         self.of_topic: KafkaError | None = None
         self.unreachable: KafkaError | None = None
@@ -106,7 +109,7 @@ class ClientTroubles:
             self._no_token = error, self._clock() + _ASKS_AGAIN_SECONDS
         if code in _CREDENTIALS and self._no_token and self._clock() < self._no_token[1]:
             self.unreachable, self.are_all_down = self._no_token[0], True
-        elif self._was_answered and _NOT_NOW in error.str():
+        elif self._was_answered and (_NOT_NOW in error.str() or self._may_be_renewed(error)):
             self.unreachable = error
         elif code in _CREDENTIALS or is_of_tls(error):
             self.refused = error
@@ -119,9 +122,16 @@ class ClientTroubles:
 
     def forget(self) -> None:
         """Forget earlier reports, since the broker answered."""
-        self._was_answered = True
+        self._was_answered, self._ended = True, None
         self.refused = self.of_topic = self.unreachable = None
         self.are_all_down = False
+
+    def _may_be_renewed(self, error: KafkaError) -> bool:
+        """Return True until a token has been refused for as long as a renewal takes."""
+        if _ENDED not in error.str():
+            return False
+        self._ended = self._ended or self._clock()
+        return self._clock() < self._ended + _ASKS_AGAIN_SECONDS
 
 
 def is_of_group(error: KafkaError) -> bool:

@@ -25,8 +25,31 @@ def test_a_token_that_ends_while_the_provider_is_away_is_nobodys_mistake() -> No
     now = 10.0
     troubles(ENDED)
     assert (troubles.refused, troubles.unreachable) == (None, AWAY)
-    troubles.forget()
     now = 30.0
+    troubles(ENDED)
+    now = 45.0
+    troubles(ENDED)
+    assert troubles.refused is ENDED
+
+
+def test_a_token_that_ended_before_its_renewal_is_a_refusal_once_others_are_refused_too() -> None:
+    """A busy machine, or one that slept, renews late; a client that was never answered has no such excuse."""
+    now = 0.0
+    troubles = ClientTroubles(lambda: now)
+    troubles(ENDED)
+    assert troubles.refused is ENDED
+    troubles.forget()
+    troubles(ENDED)
+    assert (troubles.refused, troubles.unreachable) == (None, ENDED)
+    now = 14.0
+    troubles(ENDED)
+    troubles.forget()
+    now = 28.0
+    troubles(ENDED)
+    now = 42.0
+    troubles(ENDED)
+    assert troubles.refused is None
+    now = 43.0
     troubles(ENDED)
     assert troubles.refused is ENDED
 
