@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ServerError, UnauthorizedError, ValidationError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import write_manifest, write_manifest_list
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
 
 from prove.lab import fault_proxy
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
@@ -222,6 +226,15 @@ def test_a_table_of_a_newer_format_is_named(sqlite_lake: Lake) -> None:
         codes.append(caught.value.code)
     assert (codes, logged) == (["table-format-3"] * 5, [])
     assert lake.offsets() == list(range(10))
+
+
+def test_pyiceberg_cannot_write_a_table_of_format_3(tmp_path: Path) -> None:
+    """Once this fails, ADR 57 is to be asked again."""
+    output = PyArrowFileIO().new_output(str(tmp_path / "file.avro"))
+    with pytest.raises(ValueError, match="manifest for table version: 3"):
+        write_manifest(3, UNPARTITIONED_PARTITION_SPEC, Schema(), output, 1, "null")
+    with pytest.raises(ValueError, match="manifest list for table version: 3"):
+        write_manifest_list(3, output, 1, None, 1, "null")
 
 
 @pytest.mark.usefixtures("short_read_back")
