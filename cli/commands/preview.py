@@ -15,6 +15,7 @@ from spark_jobs.schema.evidence import FieldEvidence
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
     from spark_jobs.preview.preview import Preview
 
 DEFAULT_RECORDS = 5_000
@@ -28,19 +29,60 @@ EXIT_UNREADABLE = BadRecord.exit_code
 @click.option(
     "--records", default=DEFAULT_RECORDS, show_default=True, help="Maximum number of records to read."
 )
-def command(pipeline: str, records: int) -> int:
+@click.option(
+    "--schema",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="Rehearse the schema in this file with the newest records.",
+)
+@click.option(
+    "--version",
+    type=click.IntRange(min=1),
+    help="Rehearse this version of the topic's subject in the registry.",
+)
+def command(pipeline: str, records: int, schema: str | None, version: int | None) -> int:
     """Read some records of PIPELINE and show the table that they would become. Writes nothing.
 
     Shows each column with the values seen, the partitioning, and which records would be dead letters and
     why. This is an estimate: the first batch derives the columns from all of its records. Exit code 65 if
     no record becomes a row, so that the first batch would be refused.
+
+    A rehearsal shows the newest records as if written with another schema, for a producer's CI. Exit code
+    65 if that makes dead letters or fails a quality gate.
     """
+    if schema and version:
+        raise click.UsageError("give --schema or --version, not both")
     with opened(pipeline, "preview") as (chosen, connections):
+        if schema or version:
+            return _rehearse(chosen, connections, schema, version, records)
         from spark_jobs.preview.preview import preview
 
         seen = preview(chosen, connections, max_records=records)
     _print(seen, chosen)
     return EXIT_UNREADABLE if seen.is_unreadable else 0
+
+
+def _rehearse(
+    pipeline: PipelineConfig, connections: Connections, schema: str | None, version: int | None, records: int
+) -> int:
+    value = pipeline.value
+    if not value.format.has_schema or (version and value.registry is None):
+        lacking = "a registry" if value.format.has_schema else "values with a schema"
+        raise click.UsageError(
+            f"a rehearsal needs {lacking}: the values of {pipeline.name} are {value.format}"
+        )
+    from spark_jobs.preview.rehearsal import rehearse
+
+    found = rehearse(pipeline, connections, file=schema, version=version, max_records=records)
+    _print(found.seen, pipeline)
+    for why, count in found.left_out.items():
+        output.say(f"{output.count(count, 'record')} left out, since the schema cannot hold them: {why}")
+    for failed in found.failed_gates:
+        output.say(f"a batch of these records would be held: {failed}")
+    output.say(
+        f"{output.count(len(found.dead_letters), 'record')} would become dead letters by this schema; "
+        f"columns changed: {', '.join(found.seen.added) or 'none'}"
+    )
+    return 0 if found.is_safe else EXIT_UNREADABLE
 
 
 def _print(seen: Preview, pipeline: PipelineConfig) -> None:

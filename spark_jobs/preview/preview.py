@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.chunks import Chunk
 
 _MOST_CHARACTERS = 60  # of a value
 KEY_ADVICE = " (key: {format: raw} keeps it as it is)"
@@ -130,6 +131,13 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         check_declared(pipeline, table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
+    return preview_of(pipeline, connections, table, chunks)[0]
+
+
+def preview_of(
+    pipeline: PipelineConfig, connections: Connections, table: Table | None, chunks: Sequence[Chunk]
+) -> tuple[Preview, pa.Table, Schema]:
+    """Return the outcome for these records, their rows, and the table's schema after a batch of them."""
     schemas = connections.schemas(pipeline)
     progress = None if table is None else schemas.planned(progress_of(table))
     plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas, progress), chunks)
@@ -147,7 +155,8 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     compacted = table is None and is_compacted(connections.admin, pipeline.topic)
     sample = Sample(chunks, evidence, known_fields(schema), is_compacted=compacted)
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
-    return Preview(
+    rows = pa.concat_tables([plan.columns.empty_table(), *(each.rows for each in chunks_of_rows)])
+    seen = Preview(
         topic=pipeline.topic,
         table=pipeline.table,
         is_new=table is None,
@@ -166,6 +175,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in chunks_of_rows), Counter()),
         routed_tables=sum((Counter(each.routed_rows) for each in chunks_of_rows), Counter()),
     )
+    return seen, rows, schema
 
 
 def _starts(
@@ -178,11 +188,16 @@ def _starts(
     if table is not None:
         return progress_of(table).next_offsets
     if pipeline.start.kind is StartKind.LATEST:
-        back = water_fill({p: end - source.low[p] for p, end in source.end.items()}, max_records)
-        return {p: end - back[p] for p, end in source.end.items()}
+        return newest(source, max_records)
     return resolve_start(
         pipeline.start, source, lambda time_ms: connections.admin.offsets_for_times(pipeline.topic, time_ms)
     )
+
+
+def newest(source: SourceState, max_records: int) -> dict[int, int]:
+    """Return the starts of the newest records, evenly over the partitions."""
+    back = water_fill({p: end - source.low[p] for p, end in source.end.items()}, max_records)
+    return {p: end - back[p] for p, end in source.end.items()}
 
 
 def _as_it_would_be(
