@@ -351,7 +351,7 @@ def test_a_catalog_that_never_answers_does_not_hold_a_run(
     started = time.monotonic()
     with pytest.raises(RetryableError):
         lake.open()
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 10
 
 
 def test_a_main_that_cannot_be_read_is_no_catalog_that_is_away(lake: Lake) -> None:

@@ -174,17 +174,18 @@ def test_what_nobody_foresaw_is_told_without_secrets() -> None:
 
 def test_a_query_is_ended_when_its_time_is_over(tails: Drained) -> None:
     """Before its first row by an error, behind it by a connection that breaks off: no part looks whole."""
-    with asking(tails, query_timeout_seconds=1) as client:
+    with asking(tails, query_timeout_seconds=60) as client:
         began = time.monotonic()
         asked = client.post("/v1/query", json={"sql": ENDLESS, "timeout_ms": 200})
         assert refusal(asked) == (504, "query-timeout")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30
+    with asking(tails, query_timeout_seconds=1) as client:
         assert refusal(client.post("/v1/query", json={"sql": ENDLESS, "timeout_ms": 600_000}))[0] == 504
         for written in ("json", "csv", "arrow"):
             with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
                 client.post("/v1/query", json={"sql": LONG, "format": written})
         told = client.get("/metrics").text
-        assert 'sluice_queries_total{outcome="query-timeout",pipeline="one"} 5.0' in told
+        assert 'sluice_queries_total{outcome="query-timeout",pipeline="one"} 4.0' in told
 
 
 def test_more_queries_than_may_run_are_refused_and_none_holds_its_place(

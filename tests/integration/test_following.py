@@ -222,9 +222,9 @@ def test_it_ends_within_seconds_while_kafka_answers_nobody(new_lab: NewLab) -> N
             _kept_open = silent.accept()
             began = time.monotonic()
             follower.close()
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 15
             with pytest.raises(RetryableError):
-                waits.result(1)
+                waits.result(15)
 
 
 _DIES = """
