@@ -16,11 +16,10 @@ from typing import Any
 import fastavro
 from dagster import DagsterRun, DagsterRunStatus
 
-from assets.rounds import BUSY, load_per_core
+from assets.rounds import BUSY, MOST_PATIENCE, TAG_OVER_LIMIT, load_per_core
 from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, DagsterDaemon, pipelines_of, running_dagster
 from prove.lab.http_proxy import Client, Request
-from prove.lab.left_out import LeftOut
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
 from prove.scenario import Findings, scenario_on
@@ -35,6 +34,8 @@ RECORDS = 40
 # A pipeline whose step comes in the middle of a round: they run by name.
 HANGING = "other_05_hangs"
 DELAYED_SECONDS = 45.0
+# The load is looked at here less often than by the run, which may have seen a higher one.
+NEARLY = 0.8
 _SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
@@ -74,12 +75,15 @@ def _tables(workload: Workload) -> dict[str, str]:
     return {pipeline.name: pipeline.table for pipeline in workload.lab.config.pipelines}
 
 
-def _wait_for_rows(workload: Workload, tables: Mapping[str, str], records: int = RECORDS) -> None:
-    deadline = time.monotonic() + LONG_SECONDS
+def _wait_for_rows(workload: Workload, tables: Mapping[str, str], records: int = RECORDS) -> float:
+    """Return the highest load of each processor meanwhile."""
+    deadline, load = time.monotonic() + LONG_SECONDS, load_per_core()
     waiting = dict(tables)
     while waiting := {name: t for name, t in waiting.items() if workload.lab.drained(t) < records}:
         assert time.monotonic() < deadline, f"not drained: {', '.join(waiting)}"
         time.sleep(0.2)
+        load = max(load, load_per_core())
+    return load
 
 
 def _until(found: Callable[[], Any]) -> Any:
@@ -153,8 +157,9 @@ def _hang(testbed: Testbed) -> Findings:
         others = {name: table for name, table in tables.items() if name != HANGING}
         with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
             ended = _until(partial(_round_with_begun, dagster, 1))
-            _wait_for_rows(workload, others)
+            load = _wait_for_rows(workload, others)
             seconds = dagster.seconds_of_last_step(ended)
+            is_noted = TAG_OVER_LIMIT in dagster.drain(ended.run_id).tags
             registry.answers_now.set()
             _wait_for_rows(workload, tables)
             first = dagster.drains()
@@ -165,18 +170,14 @@ def _hang(testbed: Testbed) -> Findings:
         assert HANGING in pipelines_of(ended), pipelines_of(ended)
         for run in (run for run in first if run.run_id != ended.run_id):
             assert HANGING not in pipelines_of(run) or pipelines_of(run) == [HANGING], pipelines_of(run)
-        if load_per_core() >= BUSY:
-            raise LeftOut(f"all is there, and its limit of {seconds:.0f} s says nothing on a busy machine")
-        assert [HANGING] in map(pipelines_of, then), list(map(pipelines_of, then))
-        assert seconds < DELAYED_SECONDS, f"the round ended after {seconds:.0f} s"
-        return _judge_all(
-            workload,
-            History(
-                f"its round ended within {DELAYED_SECONDS:.0f} s, it was drained in a run of its own",
-                recovery_seconds=seconds,
-            ),
-            2 * RECORDS,
-        )
+        # A busy machine stretches the limit, and a drain that is over it there may share runs again.
+        assert is_noted or load >= NEARLY * BUSY, f"not noted at a load of {load:.1f}"
+        assert not is_noted or [HANGING] in map(pipelines_of, then), list(map(pipelines_of, then))
+        limit = DELAYED_SECONDS * min(MOST_PATIENCE, max(1.0, load / NEARLY))
+        assert seconds < limit, f"the round ended after {seconds:.0f} s at a load of {load:.1f}"
+        since = "and from then on too" if is_noted else f"the machine was busy, at a load of {load:.1f}"
+        history = f"its round ended within {limit:.0f} s, it was drained in a run of its own, {since}"
+        return _judge_all(workload, History(history, recovery_seconds=seconds), 2 * RECORDS)
 
 
 def _avro(n: int) -> bytes:
@@ -223,7 +224,8 @@ SCENARIOS = (
     _case(
         "rounds/hanging-step",
         f"one of {MEMBERS} drains in a run waits for a registry that does not answer",
-        f"it delays the others by at most {DELAYED_SECONDS:.0f} s, and from then on has runs of its own",
+        f"it delays the others by at most {DELAYED_SECONDS:.0f} s, on a busy machine by as many times as"
+        " processes wait for each processor; it has runs of its own",
         _hang,
     ),
     _case(

@@ -60,6 +60,13 @@ class DagsterDaemon:
         with self.instance() as instance:
             return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
 
+    def drain(self, run_id: str) -> DagsterRun:
+        """Return a run with the tags that it has by now."""
+        with self.instance() as instance:
+            run = instance.get_run_by_id(run_id)
+        assert run is not None
+        return run
+
     def begun(self, run: DagsterRun) -> set[str]:
         """Return the steps of a run that have begun."""
         with self.instance() as instance:

@@ -67,8 +67,10 @@ class Lab:
 
     @property
     def pipeline(self) -> PipelineConfig:
-        """Return the only pipeline."""
-        return self.config.pipelines[0]
+        """Return the lab's own pipeline, whatever others a test has added."""
+        found = self.config.pipeline(PIPELINE)
+        assert found is not None
+        return found
 
     @contextmanager
     def connections(self, **changes: Any) -> Iterator[Connections]:
