@@ -87,8 +87,11 @@ class RunHistory:
         """Return the number of rounds that are queued or in progress."""
         return sum(TAG_ROUND in run.tags for run in self._under_way)
 
-    def recall(self, states: Mapping[str, str]) -> None:
-        """Read the attempts of all these pipelines, each from its state, by the same few queries."""
+    def recall(self, states: Mapping[str, str], *, in_rounds: bool = False) -> None:
+        """Read the attempts of all these pipelines, each from its state, by the same few queries.
+
+        ``in_rounds`` also reads those in rounds.
+        """
         self._made |= dict.fromkeys(states.items(), (0, 0.0))
         for state_tag, attempt_tag in ((TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS) if states else ():
             wanted = RunsFilter(job_name=self._job_name, tags={state_tag: [*states.values()]})
@@ -97,7 +100,7 @@ class RunHistory:
                 asked = tags.get(TAG_PIPELINE, ""), tags[state_tag]
                 if asked in self._made:
                     self._made[asked] = max(self._made[asked], (1 + int(tags[attempt_tag]), _ended(record)))
-        if states:
+        if states and in_rounds:
             self._recall_rounds(states)
 
     def _recall_rounds(self, states: Mapping[str, str]) -> None:

@@ -104,7 +104,8 @@ def test_the_attempts_of_all_are_read_by_queries_that_do_not_grow(
     read = instance.get_run_records
     monkeypatch.setattr(instance, "get_run_records", lambda *a, **k: (asked.append(1), read(*a, **k))[1])
     history = RunHistory(instance, "drain", 9e9)
-    history.recall({name: f"s-{name}" for name in names})
+    states = {name: f"s-{name}" for name in names}
+    history.recall(states)
     requests = [history.request(KEY, name, f"s-{name}", "because") for name in names]
     assert [each and each.run_key for each in requests[:4]] == [
         "p0:s-p0:4",
@@ -112,7 +113,9 @@ def test_the_attempts_of_all_are_read_by_queries_that_do_not_grow(
         "p2:s-p2:4",
         "p3:s-p3:0",
     ]
-    assert len(asked) == 3
+    assert len(asked) == 2, "without rounds nobody asks for past ones"
+    history.recall(states, in_rounds=True)
+    assert len(asked) == 5
 
 
 def test_a_failure_of_a_time_to_come_pauses_nothing(instance: DagsterInstance) -> None:
