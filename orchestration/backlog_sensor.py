@@ -104,7 +104,7 @@ def drains(
         reason = find_reason(backlog, look.pipeline)
         if reason is not None and not history.is_under_way(table_key(look.pipeline)):
             asked.append((look, backlog, reason))
-    history.recall({look.pipeline.name: _state(look) for look, _, _ in asked}, in_rounds=rounds > 0)
+    history.recall([(look.pipeline.name, _state(look)) for look, _, _ in asked], in_rounds=rounds > 0)
     due = []
     for look, backlog, reason in asked:
         request = history.request(table_key(look.pipeline), look.pipeline.name, _state(look), reason)

@@ -101,13 +101,9 @@ def _upkeeps(
 ) -> tuple[list[RunRequest], dict[str, str]]:
     now = time.time()
     looks = [look for look in sluice.surveyor.upkeep(int(now * 1e6)) if look.pipeline.name in names]
-    history = RunHistory(instance, upkeep_job.name, now)
-    requests = [
-        request
-        for look in looks
-        if not isinstance(look, Problem)
-        for request in tidying(look, history, {}, instance, now + EARLY_SECONDS)
-    ]
+    states = [look for look in looks if not isinstance(look, Problem)]
+    due = tidying(states, {}, instance, now + EARLY_SECONDS)
+    requests = RunHistory(instance, upkeep_job.name, now).requests(due)
     return requests, {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
 
 

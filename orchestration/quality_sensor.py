@@ -11,7 +11,7 @@ from assets.pipeline_asset import QUALITY, table_key
 from orchestration.jobs import watching
 from orchestration.run_requests import TAG_PIPELINE, short_hash
 from resources.sluice import Sluice
-from spark_jobs.monitoring.survey import Surveyed
+from spark_jobs.monitoring.survey import Surveyed, waits
 from spark_jobs.protocol.errors import SluiceError
 
 # Importing Great Expectations takes seconds, so one run judges several commits of a steady flow.
@@ -27,7 +27,7 @@ def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """Run one tick. The cursor stores, by pipeline, the state up to which a run was requested."""
     requested: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}
     requests = []
-    for look in sluice.surveyor.survey():
+    for look in sluice.surveyor.survey(lambda look: bool(look.pipeline.quality) and waits(look)):
         if not isinstance(look, Surveyed) or look.table is None or not look.pipeline.quality:
             continue
         name, state = look.pipeline.name, _state(look, sluice)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -59,6 +59,16 @@ OVER_LIMIT_SECONDS = 24 * 3600.0
 ROUND_BUDGET_SECONDS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Work on an asset that is due; attempts are counted from ``state``."""
+
+    key: AssetKey
+    pipeline: str
+    state: str
+    reason: str
+
+
 class RunHistory:
     """The instance's runs at one tick of a sensor; ``now`` is seconds since the epoch."""
 
@@ -87,23 +97,34 @@ class RunHistory:
         """Return the number of rounds that are queued or in progress."""
         return sum(TAG_ROUND in run.tags for run in self._under_way)
 
-    def recall(self, states: Mapping[str, str], *, in_rounds: bool = False) -> None:
+    def recall(self, asked: Collection[tuple[str, str]], *, in_rounds: bool = False) -> None:
         """Read the attempts of all these pipelines, each from its state, by the same few queries.
 
         ``in_rounds`` also reads those in rounds.
         """
-        self._made |= dict.fromkeys(states.items(), (0, 0.0))
-        for state_tag, attempt_tag in ((TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS) if states else ():
-            wanted = RunsFilter(job_name=self._job_name, tags={state_tag: [*states.values()]})
-            for record in self._instance.get_run_records(wanted, _RECORDS_EACH * len(states)):
-                tags = record.dagster_run.tags
-                asked = tags.get(TAG_PIPELINE, ""), tags[state_tag]
-                if asked in self._made:
-                    self._made[asked] = max(self._made[asked], (1 + int(tags[attempt_tag]), _ended(record)))
-        if states and in_rounds:
-            self._recall_rounds(states)
+        self._made |= dict.fromkeys(asked, (0, 0.0))
+        for tags in (TAG_STATE, TAG_ATTEMPT), _EARLIER_TAGS:
+            self._recall_alone(frozenset(asked), *tags)
+        if asked and in_rounds:
+            self._recall_rounds(frozenset(asked))
 
-    def _recall_rounds(self, states: Mapping[str, str]) -> None:
+    def _recall_alone(self, asked: frozenset[tuple[str, str]], state_tag: str, attempt_tag: str) -> None:
+        if not asked:
+            return
+        wanted = RunsFilter(job_name=self._job_name, tags={state_tag: [state for _, state in asked]})
+        limit, found = _RECORDS_EACH * len(asked), set()
+        records = self._instance.get_run_records(wanted, limit)
+        for record in records:
+            tags = record.dagster_run.tags
+            each = tags.get(TAG_PIPELINE, ""), tags[state_tag]
+            if each in asked:
+                self._made[each] = max(self._made[each], (1 + int(tags[attempt_tag]), _ended(record)))
+                found.add(each)
+        # The last run of one may be older than so many of the others.
+        for each in asked - found if len(records) == limit and len(asked) > 1 else ():
+            self._recall_alone(frozenset([each]), state_tag, attempt_tag)
+
+    def _recall_rounds(self, asked: frozenset[tuple[str, str]]) -> None:
         rounds = RunsFilter(
             job_name=self._job_name,
             tags={TAG_ROUND: IS_ROUND},
@@ -111,11 +132,11 @@ class RunHistory:
             updated_after=self._before(ROUNDS_REMEMBERED_SECONDS),
         )
         for record in self._instance.get_run_records(rounds):
-            members = json.loads(record.dagster_run.tags[TAG_STATE])
-            asked = {name for name, state in members.items() if states.get(name) == state}
-            for name in attempted(record.dagster_run, asked, self._instance) if asked else ():
-                made = 1, _ended(record)
-                self._made[name, states[name]] = max(self._made[name, states[name]], made)
+            members = asked & json.loads(record.dagster_run.tags[TAG_STATE]).items()
+            names = {name for name, _ in members}
+            tried = attempted(record.dagster_run, names, self._instance) if names else ()
+            for each in (each for each in members if each[0] in tried):
+                self._made[each] = max(self._made[each], (1, _ended(record)))
 
     def _before(self, seconds: float) -> datetime:
         """Return the time that long ago, by the earlier of two clocks if one was set back."""
@@ -132,8 +153,15 @@ class RunHistory:
     def attempts(self, pipeline: str, state: str) -> int:
         """Return the number of attempts made from the state."""
         if (pipeline, state) not in self._made:
-            self.recall({pipeline: state})
+            self.recall([(pipeline, state)])
         return self._made[pipeline, state][0]
+
+    def requests(self, due: Iterable[Wanted]) -> list[RunRequest]:
+        """Return the requests for all that are neither under way nor in a pause."""
+        due = [each for each in due if not self.is_under_way(each.key)]
+        self.recall([(each.pipeline, each.state) for each in due])
+        found = (self.request(each.key, each.pipeline, each.state, each.reason) for each in due)
+        return [each for each in found if each is not None]
 
     def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
         """Return the request for the next attempt from ``state``, or None during a pause."""

@@ -13,7 +13,7 @@ from dagster import (
 from assets.replays import windows_of
 from orchestration.jobs import watching
 from resources.sluice import Sluice
-from spark_jobs.monitoring.survey import Problem
+from spark_jobs.monitoring.survey import Problem, Surveyed, waits
 from spark_jobs.replay.ranges import window_keys
 
 # In most topics a window covers many minutes.
@@ -30,16 +30,29 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """Run one tick."""
     requests: list[Request] = []
     problems = []
-    for look in sluice.surveyor.survey():
+    for look in sluice.surveyor.survey(_may_have_another):
         if isinstance(look, Problem):
             problems.append(f"{look.pipeline.name}: {look.reason}")
         elif look.table is not None and "replay" not in look.pipeline.layout.refused:
             name = windows_of(look.pipeline).name or ""
             replayable = window_keys(look.source, look.table.progress.next_offsets)
-            requests += requests_for(name, context.instance.get_dynamic_partitions(name), replayable)
+            if sluice.windows_registered.get(name) == replayable:
+                continue
+            wanted = list(requests_for(name, context.instance.get_dynamic_partitions(name), replayable))
+            requests += wanted
+            if not wanted:
+                sluice.windows_registered[name] = replayable
     if requests:
         return SensorResult(dynamic_partitions_requests=requests)
     return SensorResult(skip_reason="; ".join(problems) or "No window was added or deleted.")
+
+
+def _may_have_another(look: Surveyed) -> bool:
+    """True if a drain since the table was read may have begun a window or made the table."""
+    if look.table is None:
+        return waits(look)
+    drained = look.table.progress.next_offsets
+    return window_keys(look.source, drained) != window_keys(look.source, drained | look.source.end)
 
 
 def requests_for(name: str, registered: Sequence[str], replayable: Sequence[str]) -> Iterator[Request]:

@@ -35,6 +35,8 @@ class Sluice:
         self.surveyor = Surveyor(config)
         # By topic, when it was observed last (seconds since the epoch) and as what.
         self.topics_observed: dict[str, tuple[float, dict[str, Any]]] = {}
+        # By name of a replay's windows, those that the instance was seen to have.
+        self.windows_registered: dict[str, tuple[str, ...]] = {}
 
     def connections(
         self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str

@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from spark_jobs.books.entries import books_of
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
-from spark_jobs.notices.notice import owes_notice
+from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState, upkeep_state
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.protocol.progress import ColumnMap, Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
-from spark_jobs.protocol.work import Settler
-from spark_jobs.recovery.decide import HeldBatch, attempts_of, held_batch
-from spark_jobs.txlog.entries import Attempt, is_waiting
+from spark_jobs.recovery.decide import HeldBatch, held_batch
+from spark_jobs.txlog.entries import is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -42,6 +39,8 @@ TOPIC_READERS = 8
 KNOWN_SECONDS = 60.0
 # For all tables together: 1,000 are each read every five minutes.
 KNOWN_SECONDS_EACH = 0.3
+# The same for its log and the tables beside it, which hardly change while the table does not.
+UPKEPT_SECONDS = 600.0
 
 T = TypeVar("T")
 
@@ -105,6 +104,8 @@ class Surveyor:
         self._figures = FigureCache()
         # By pipeline, when its table was read (``time.monotonic``) and as what.
         self._known: dict[str, tuple[float, TableState | None]] = {}
+        # By pipeline, when its upkeep was looked at, the table that a survey had read before, and the result.
+        self._upkept: dict[str, tuple[float, TableState | None, UpkeepState]] = {}
 
     def survey(self, concerns: Callable[[Surveyed], bool] = waits) -> list[Surveyed | Problem]:
         """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order.
@@ -133,37 +134,31 @@ class Surveyor:
             sources = {**sources, **self.sources(doubtful)}
         return [_combine(p, sources[p.topic], tables[p.name]) for p in pipelines]
 
-    def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
-        """Return one ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is since the epoch."""
-        store = self.open_log()
+    def upkeep(
+        self, now_us: int, concerns: Callable[[UpkeepState], bool] = lambda _state: True
+    ) -> list[UpkeepState | Problem]:
+        """Return one ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is since the epoch.
 
-        def state(pipeline: PipelineConfig, data: Table | None) -> UpkeepState:
-            if data is None:
-                return UpkeepState(pipeline)
-            uuid = str(data.metadata.table_uuid)
-            from spark_jobs.connections.connect import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
-            from spark_jobs.lake.tables import load_table  # noqa: PLC0415
+        After a look of the last minutes a pipeline is looked at again if ``concerns`` is true for its state
+        then, or a survey has read another state of its table since.
+        """
+        log, seen, now = self.open_log(), self._known.copy(), time.monotonic()
 
-            load = partial(load_table, data.catalog)
-            beside = (pipeline.dead_letter_table, books_of(pipeline.table))
-            tables = {pipeline.table: data} | {name: load(name) for name in beside} | load_routed(load, data)
-            without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
-            return UpkeepState(
-                pipeline,
-                finished=len(store.finished(uuid)),
-                unfinished=_attempts_for_drains(store.unfinished(uuid, now_us=now_us), data),
-                figures=tuple(
-                    self._figures.figures(name, table, pipeline.upkeep.compact_above)
-                    for name, table in tables.items()
-                    if table is not None
-                ),
-                without_notice=without_notice,
-                oldest_owed=oldest_owed,
-            )
+        def is_read_again(pipeline: PipelineConfig) -> bool:
+            looked_at, table, state = self._upkept.get(pipeline.name, (float("-inf"), None, None))
+            is_same = pipeline.name in seen and seen[pipeline.name][1] == table
+            return state is None or looked_at <= now - UPKEPT_SECONDS or not is_same or concerns(state)
 
-        states = self.for_each_table(state)
+        read_again = list(filter(is_read_again, self.config.pipelines))
+        states = self.for_each_table(partial(upkeep_state, log, self._figures, now_us), read_again)
+        self._upkept |= {
+            name: (now, seen[name][1], state)
+            for name, state in states.items()
+            if name in seen and not isinstance(state, SluiceError)
+        }
+        known = {name: state for name, (_, _, state) in self._upkept.items()} | states
         return [
-            Problem(pipeline, found) if isinstance(found := states[pipeline.name], SluiceError) else found
+            Problem(pipeline, found) if isinstance(found := known[pipeline.name], SluiceError) else found
             for pipeline in self.config.pipelines
         ]
 
@@ -343,26 +338,6 @@ def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[Hel
     unfinished = store.unfinished(table.uuid, now_us=now_us)
     waiting = [attempt for attempt in unfinished if is_waiting(attempt, table.progress)]
     return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
-
-
-def _attempts_for_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
-    """Return the attempts that a drain's recovery settles: neither replays nor held batches.
-
-    Drains of a paused pipeline settle nothing.
-    """
-    progress = progress_from_properties(data.properties, table=".".join(data.name()))
-    if progress.paused is not None:
-        return ()
-    attempts = attempts_of(Settler.DRAIN, unfinished)
-    return tuple(attempt for attempt in attempts if not is_waiting(attempt, progress))
-
-
-def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
-    """Return the number of attempts without a mark of their notice, and the oldest pending one."""
-    if pipeline.notify.webhook is None:
-        return 0, None
-    unmarked = store.without_notice(uuid)
-    return len(unmarked), next(filter(owes_notice, store.read_each(uuid, unmarked)), None)
 
 
 def _combine(

@@ -191,7 +191,7 @@ def test_who_was_not_reached_is_asked_for_again_at_once(
     assert drained == ["a"]
     states = json.loads(request.tags[".dagster/sluice-state"])
     later = RunHistory(instance, JOB_OF_MATERIALIZE, time.time())
-    later.recall(states, in_rounds=True)
+    later.recall(states.items(), in_rounds=True)
     assert [later.attempts(name, states[name]) for name in "abc"] == [1, 1, 0]
     assert [
         later.request(table_key(pipeline_of(name)), name, states[name], "") is None for name in "abc"
@@ -210,7 +210,7 @@ def test_a_failure_ends_no_round(instance: DagsterInstance, monkeypatch: pytest.
     assert (run.status, drained) == (DagsterRunStatus.FAILURE, ["a", "c"])
     state = json.loads(request.tags[".dagster/sluice-state"])["b"]
     later = RunHistory(instance, JOB_OF_MATERIALIZE, time.time() + 11)
-    later.recall({"b": state}, in_rounds=True)
+    later.recall([("b", state)], in_rounds=True)
     alone = later.request(table_key(pipeline_of("b")), "b", state, "")
     assert alone is not None
     assert alone.run_key == f"b:{state}:1"

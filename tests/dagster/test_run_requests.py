@@ -8,13 +8,14 @@ import pytest
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus
 from dagster._core.storage.tags import TagType, get_tag_type
 
-from orchestration.run_requests import RunHistory
+from orchestration.run_requests import RunHistory, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dagster import DagsterRun, RunRequest
 
+FAILED = DagsterRunStatus.FAILURE
 KEY = AssetKey(["lake", "orders"])
 
 
@@ -104,7 +105,7 @@ def test_the_attempts_of_all_are_read_by_queries_that_do_not_grow(
     read = instance.get_run_records
     monkeypatch.setattr(instance, "get_run_records", lambda *a, **k: (asked.append(1), read(*a, **k))[1])
     history = RunHistory(instance, "drain", 9e9)
-    states = {name: f"s-{name}" for name in names}
+    states = [(name, f"s-{name}") for name in names]
     history.recall(states)
     requests = [history.request(KEY, name, f"s-{name}", "because") for name in names]
     assert [each and each.run_key for each in requests[:4]] == [
@@ -116,6 +117,17 @@ def test_the_attempts_of_all_are_read_by_queries_that_do_not_grow(
     assert len(asked) == 2, "without rounds nobody asks for past ones"
     history.recall(states, in_rounds=True)
     assert len(asked) == 5
+
+
+def test_who_ran_rarely_is_found_behind_many_runs_of_others(instance: DagsterInstance) -> None:
+    """Its next key is a new one: Dagster would skip a key that it has seen, for ever."""
+    record(instance, RunHistory(instance, "drain", 9e9).request(KEY, "rare", "s-rare", ""), FAILED)
+    for _ in range(20):
+        history = RunHistory(instance, "drain", 9e9)
+        record(instance, history.request(KEY, "often", "s-often", "because"), FAILED)
+    both = [Wanted(KEY, name, f"s-{name}", "because") for name in ("rare", "often")]
+    keys = [each.run_key for each in RunHistory(instance, "drain", 9e9).requests(both)]
+    assert keys == ["rare:s-rare:1", "often:s-often:20"]
 
 
 def test_a_failure_of_a_time_to_come_pauses_nothing(instance: DagsterInstance) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
-from dagster import DagsterInstance, SensorResult, build_sensor_context
+from dagster import AssetMaterialization, DagsterInstance, SensorResult, build_sensor_context
 from pydantic import SecretStr
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from assets.pipeline_asset import upkeep_key
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from orchestration.quality_sensor import quality_sensor
@@ -274,6 +275,67 @@ def test_a_tick_reads_only_tables_that_may_be_due(
     (asked,) = scene.tick().run_requests or ()
     assert asked.tags["sluice/pipeline"] == full.name
     assert read == [full.table]
+
+
+def test_upkeep_and_windows_read_only_tables_that_moved(
+    kafka: KafkaBroker,
+    sqlite_catalog_properties: dict[str, str],
+    folder: Path,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not those at rest; that of a new commit once a tick for drains has read it, one with work to do."""
+    resting, moved, torn = (pipeline_of(kafka.new_topic(), freshness_seconds=1) for _ in range(3))
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, resting, moved, torn)
+    for pipeline in (resting, moved):
+        scene.make_table(pipeline, 0)
+    store = TxlogStore(scene.config.state, sqlite_catalog_properties)
+    _log(store, scene, torn, "b", FlushStart("b", "file:/x", None))
+    for sensor in (backlog_sensor, upkeep_sensor, windows_sensor):
+        scene.tick(sensor)
+    kafka.produce(moved.topic, [b"{}"])
+    _commit(scene, moved)
+    scene.tick()
+    read: list[str] = []
+    monkeypatch.setattr("spark_jobs.lake.tables.load_table", _noting(read, load_table))
+    scene.tick(windows_sensor)
+    assert read == [moved.table], "it may have its first window now"
+    read.clear()
+    scene.tick(upkeep_sensor)
+    assert set(read) & {each.table for each in scene.config.pipelines} == {moved.table, torn.table}
+
+
+def _commit(scene: Scene, pipeline: PipelineConfig) -> None:
+    """Change the table as a drain or another writer does."""
+    catalog = open_catalog(scene.config.catalog.name, scene.config.catalog.properties)
+    table = catalog.load_table(pipeline.table)
+    table.append(table.schema().as_arrow().empty_table())
+    close_catalog(catalog)
+
+
+def test_daily_upkeep_of_all_is_asked_about_once(
+    kafka: KafkaBroker,
+    sqlite_catalog_properties: dict[str, str],
+    folder: Path,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One query tells when each table's orphans were last removed; who was done today is not asked for."""
+    topic = kafka.new_topic()
+    pipelines = [PipelineConfig(name=f"p{n}", topic=topic, table=f"lake.t{n}") for n in range(3)]
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, *pipelines)
+    for pipeline in pipelines:
+        scene.make_table(pipeline, 0)
+    instance.report_runless_asset_event(AssetMaterialization(upkeep_key(pipelines[1], "orphans")))
+    asked: list[int] = []
+    monkeypatch.setattr(
+        instance, "get_latest_materialization_event", lambda *_: pytest.fail("asked for one alone")
+    )
+    read = instance.get_asset_records
+    monkeypatch.setattr(instance, "get_asset_records", lambda *a: (asked.append(1), read(*a))[1])
+    requests = scene.tick(upkeep_sensor, cursor='{"p0": 1.0, "p1": 1.0, "p2": 1.0}').run_requests or ()
+    assert [request.tags["sluice/pipeline"] for request in requests] == ["p0", "p2"]
+    assert asked == [1]
 
 
 def _noting(read: list[str], load: Callable[[Catalog, str], Table | None]) -> Callable[..., Table | None]:
