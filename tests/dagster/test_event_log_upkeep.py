@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from dagster import DagsterInstance, asset, materialize
 
-from orchestration.event_log_upkeep import TAG_CODE_LOCATION, delete_old_runs, event_log_upkeep_job
+from orchestration.event_log_upkeep import (
+    TAG_CODE_LOCATION,
+    delete_old_runs,
+    event_log_upkeep_job,
+    kept_since,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +44,18 @@ def test_old_runs_go_and_the_last_of_each_asset_stays(tmp_path: Path) -> None:
         left = {file.name.partition(".")[0] for file in tmp_path.rglob("*.db*")}
         assert left & {first, *old} == {first, old[-1]}
         assert instance.get_latest_materialization_event(idle.key) is not None
+
+
+def test_the_newest_runs_that_fill_the_rows_stay(tmp_path: Path) -> None:
+    """Runs of the last two days go too if newer ones have enough rows; another team's are not counted."""
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        ours = [materialize([busy], instance=instance, tags=OURS).run_id for _ in range(3)]
+        materialize([busy], instance=instance, tags=THEIRS)
+        since, rows = dt.datetime.now(dt.UTC) - dt.timedelta(days=2), len(instance.all_logs(ours[0]))
+        assert kept_since(instance, "sluice", since, 3 * rows + 1) == since
+        bound = kept_since(instance, "sluice", since, rows + 1)
+        assert delete_old_runs(instance, "sluice", bound, budget_seconds=30) == 1
+        assert {run.run_id for run in instance.get_runs()} & set(ours) == {*ours[1:]}
 
 
 def test_runs_of_other_code_locations_stay(tmp_path: Path) -> None:

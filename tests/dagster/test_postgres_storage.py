@@ -14,7 +14,7 @@ from dagster_postgres import PostgresEventLogStorage
 from sqlalchemy.engine import make_url
 
 from assets.pipeline_asset import pools_of
-from orchestration.event_log_upkeep import TAG_CODE_LOCATION, delete_old_runs
+from orchestration.event_log_upkeep import TAG_CODE_LOCATION, delete_old_runs, kept_since
 from orchestration.pools import announce_pools
 from prove.lab.postgres import PostgresCatalog, start_postgres
 from servers.process import ServerFolder
@@ -71,6 +71,8 @@ def test_runs_are_recorded_read_elsewhere_and_pruned(home: Path) -> None:
         limits = {pool.name: pool.limit for pool in elsewhere.event_log_storage.get_pool_limits()}
         assert limits == dict.fromkeys(pools_of(orders), 1)
         assert elsewhere.get_concurrency_config().pool_config.default_pool_limit == 1
+        bound = kept_since(elsewhere, "sluice", dt.datetime.min.replace(tzinfo=dt.UTC), rows=1)
+        assert bound == elsewhere.get_run_records()[0].create_timestamp
         tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
         assert delete_old_runs(elsewhere, "sluice", tomorrow, budget_seconds=30) == 1
         assert not elsewhere.all_logs(old)
