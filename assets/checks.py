@@ -5,18 +5,20 @@ records in Kafka that are not in the table yet. Heavy modules are imported when 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckExecutionContext,
+    AssetCheckKey,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
+    Failure,
     MetadataValue,
     ResourceParam,
     TableRecord,
@@ -24,7 +26,7 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.pipeline_asset import CHECKS, QUALITY, named_failures, of_many, pool_of, step_name, table_key
+from assets.pipeline_asset import QUALITY, named_failures, pool_of, step_name, table_key
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from servers.asking import followed
@@ -38,48 +40,68 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.quality.results import SuiteResult
 
+TABLES_IN_STEP = 50
 HOT = "hot"
 HOT_RUNBOOK = "docs/runbook.md#check-hot"
 _NEEDS_ACTION = {State.BLOCKED, State.FAILED}
 
 
-def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
-    """Return a pipeline's checks in one step, since they share one look; None if all are off."""
-    specs = [
-        AssetCheckSpec(
+def table_checks(pipelines: Iterable[PipelineConfig]) -> Iterator[AssetChecksDefinition]:
+    """Yield the checks of many tables in one step, since they share one look; none of those that are off.
+
+    Steps make up most of Dagster's time to load many pipelines.
+    """
+    checked = [pipeline for pipeline in pipelines if checks_of(pipeline)]
+    for number, first in enumerate(range(0, len(checked), TABLES_IN_STEP)):
+        yield _step_of(number, checked[first : first + TABLES_IN_STEP])
+
+
+def _step_of(number: int, pipelines: Sequence[PipelineConfig]) -> AssetChecksDefinition:
+    @multi_asset_check(
+        name=f"check_tables_{number + 1}",
+        specs=[spec for pipeline in pipelines for spec in _specs(pipeline)],
+        can_subset=True,
+    )
+    def check_tables(
+        context: AssetCheckExecutionContext,
+        sluice: ResourceParam[Sluice],
+        spark: ResourceParam[SparkSessions],
+    ) -> Iterator[AssetCheckResult]:
+        selected = context.selected_asset_check_keys
+        tables, failures = {key.asset_key for key in selected}, []
+        chosen = [pipeline for pipeline in pipelines if table_key(pipeline) in tables]
+        with named_failures():
+            looks = sluice.check_up(chosen)
+        is_news = False
+        for health in looks:
+            try:
+                with named_failures():
+                    is_news |= _audit_when_due(context, sluice, spark, health)
+            except Failure as failure:  # one table must not hide the others
+                failures.append(failure)
+        if is_news:
+            with named_failures():
+                looks = sluice.check_up(chosen)
+        for health in looks:
+            for result in health.results:
+                key = AssetCheckKey(table_key(health.pipeline), result.name)
+                # Without a table a check that cannot fail has not passed either: it gets no result.
+                if key in selected and (health.table is not None or not result.passed):
+                    yield _result(health.pipeline, result)
+        if failures:
+            raise failures[0]
+
+    return check_tables
+
+
+def _specs(pipeline: PipelineConfig) -> Iterator[AssetCheckSpec]:
+    for check in checks_of(pipeline):
+        yield AssetCheckSpec(
             check.name,
             asset=table_key(pipeline),
             description=f"{check.meaning} When it fails: [{check.runbook}](/{check.runbook})",
             metadata={"severity": pipeline.checks.severity_of(check).value},
         )
-        for check in checks_of(pipeline)
-    ]
-    if not specs:
-        return None
-
-    @multi_asset_check(
-        name=step_name("check", pipeline.name),
-        specs=specs,
-        can_subset=True,
-        pool=pool_of(pipeline, CHECKS),
-    )
-    @of_many
-    def check_table(
-        context: AssetCheckExecutionContext,
-        sluice: ResourceParam[Sluice],
-        spark: ResourceParam[SparkSessions],
-    ) -> Iterator[AssetCheckResult]:
-        with named_failures():
-            health = sluice.check_up(pipeline)
-            if _audit_when_due(context, sluice, spark, health):
-                health = sluice.check_up(pipeline)
-        selected = {key.name for key in context.selected_asset_check_keys}
-        for result in health.results:
-            # Without a table a check that cannot fail has not passed either: it gets no result.
-            if result.name in selected and (health.table is not None or not result.passed):
-                yield _result(pipeline, result)
-
-    return check_table
 
 
 def judge_new_table(context: AssetExecutionContext, pipeline: PipelineConfig, sluice: Sluice) -> None:
@@ -88,11 +110,11 @@ def judge_new_table(context: AssetExecutionContext, pipeline: PipelineConfig, sl
     A failed look is only logged, since the rows are in the table.
     """
     try:
-        results = sluice.check_up(pipeline).results
+        (health,) = sluice.check_up([pipeline])
     except SluiceError as error:
         context.log.warning("the checks of the new table failed to run: %s", error)
         return
-    for result in results:
+    for result in health.results:
         context.log_event(AssetCheckEvaluation(**_result(pipeline, result)._asdict()))
 
 
@@ -170,7 +192,6 @@ def hot_check(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
                 f" When it fails: [{HOT_RUNBOOK}](/{HOT_RUNBOOK})",
             )
         ],
-        pool=pool_of(pipeline, CHECKS),
     )
     def look_at_serve(sluice: ResourceParam[Sluice]) -> AssetCheckResult:
         with named_failures():

@@ -93,8 +93,9 @@ SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
 OTHER_MAX_RUNTIME_SECONDS = 1800
 # No limit for replays, redrives and rebuilds: their time depends on the number of rows.
 NO_END = "0"
-# Drains append to a table, upkeep compacts it, the others only read.
-DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
+# Drains append to a table, upkeep compacts it, suites only read. Checks wait for nobody: they read little.
+DRAIN, UPKEEP, QUALITY = POOLS = ("drain", "upkeep", "quality")
+CHECKS = "checks"
 LOCAL_SPARK = "local_spark"
 
 

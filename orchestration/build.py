@@ -28,8 +28,8 @@ _AGAIN = {"replay": replay_asset, "redrive": redrive_asset, "rebuild": rebuild_a
 def build_definitions(config: SluiceConfig) -> Definitions:
     """Return the assets, checks, jobs, sensors, schedules and resources of all pipelines."""
     pipelines, is_local = config.pipelines, is_spark_local(config)
-    looks = [look(pipeline) for pipeline in pipelines for look in (table_checks, hot_check)]
-    checks = [checks for checks in looks if checks is not None]
+    hot = [check for pipeline in pipelines if (check := hot_check(pipeline)) is not None]
+    checks = [*table_checks(pipelines), *hot]
     suites = [suites for pipeline in pipelines if (suites := quality_checks(pipeline)) is not None]
     watches = [backlog_sensor, upkeep_sensor, windows_sensor, *([quality_sensor] if suites else [])]
     return Definitions(

@@ -46,10 +46,9 @@ class Sluice:
             self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id, sessions=sessions
         )
 
-    def check_up(self, pipeline: PipelineConfig) -> Health:
-        """Run the built-in checks of one pipeline once."""
-        (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
-        return health
+    def check_up(self, pipelines: Sequence[PipelineConfig]) -> list[Health]:
+        """Run the built-in checks of these pipelines once."""
+        return check_up(Surveyor(self.config.model_copy(update={"pipelines": tuple(pipelines)})))
 
 
 # A pipeline's connections for one piece of work; when that is cut short, its Spark work is stopped too.

@@ -14,6 +14,7 @@ from orchestration.run_requests import RunHistory
 from prove.lab.pipeline_lab import configure
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.connections.connect import open_log
+from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.monitoring.audit_notes import read_note
 from tests.support.new_lab import NewLab, as_json
 
@@ -79,6 +80,24 @@ def test_a_table_is_judged_in_the_run_that_first_fills_it_and_not_before(
         EVERY, True
     )
     assert not second.get_asset_check_evaluations()
+
+
+def test_one_look_is_at_all_tables_of_a_run(
+    new_lab: NewLab, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka is asked once for their topics; a later run looks again."""
+    lab = new_lab(as_json({"id": 0}))
+    lab.drain()
+    topic = lab.pipeline.topic
+    more = {f"other_{n}": {"topic": topic, "table": f"lab.other_{n}"} for n in range(3)}
+    configure(lab, "pipelines", more)
+    asked: list[int] = []
+    ask = KafkaAdmin.source_states
+    monkeypatch.setattr(KafkaAdmin, "source_states", lambda *a, **k: (asked.append(1), ask(*a, **k))[1])
+    evaluate(lab, instance)
+    first, asked[:] = len(asked), []
+    evaluate(lab, instance)
+    assert (first, len(asked)) == (3, 1), "the first run also audits, and looks again after that"
 
 
 def test_a_lost_row_fails_complete_until_it_is_back(new_lab: NewLab, instance: DagsterInstance) -> None:
