@@ -21,6 +21,7 @@ from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.lookups import measure_lookups
 from bench.many_commits import measure_many_commits
+from bench.many_pipelines import measure_many_pipelines
 from bench.memory import measure_memory
 from bench.mirror import measure_mirror
 from bench.partitions import measure_partitions
@@ -39,6 +40,7 @@ from bench.report import (
     lookups_rows,
     machine,
     many_commits_rows,
+    many_pipelines_rows,
     memory_rows,
     mirror_rows,
     partitions_rows,
@@ -204,6 +206,13 @@ PARTS = {
         pipelines_rows,
         full=(1_000,),
         quick=(200,),
+    ),
+    "many_pipelines": Part(
+        "age of waiting records of 300 pipelines in one `up`, each with 100 records a minute",
+        measure_many_pipelines,
+        many_pipelines_rows,
+        full=(300, 13),
+        quick=(20, 1),
     ),
     "footprint": Part(
         "memory and CPU of `up` by process, idle and draining; Kafka Connect's worker beside it",

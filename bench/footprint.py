@@ -136,10 +136,10 @@ def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
     for name in names:
         generate(lab.bootstrap_servers, name, FIRST_RECORDS)
     path = _configured(lab, home, names)
-    catalog = _catalog(home)
-    with _up(path) as root:
-        _wait_until(lambda: all(commits_of(catalog, f"bench.{_plain(name)}") for name in names))
-        _wait_until(lambda: read_endpoints(str(home / ".sluice")).spark_asleep)
+    catalog = catalog_of(home)
+    with running_up(path) as root:
+        wait_until(lambda: all(commits_of(catalog, f"bench.{_plain(name)}") for name in names))
+        wait_until(lambda: read_endpoints(str(home / ".sluice")).spark_asleep)
         first = names[0]
         footprint = watch.both(
             root,
@@ -171,7 +171,7 @@ def _configured(lab: Lab, home: Path, names: list[str]) -> Path:
     document: dict[str, Any] = {
         "version": 1,
         "kafka": {"bootstrap.servers": lab.bootstrap_servers},
-        "catalog": {"name": "lake", **_catalog(home)},
+        "catalog": {"name": "lake", **catalog_of(home)},
         "spark": {"sleep_after": SLEEP_AFTER},
         "metrics": {"listen": f"127.0.0.1:{free_ports(1)[0]}"},
         "pipelines": {_plain(name): {"topic": name, "table": f"bench.{_plain(name)}"} for name in names},
@@ -185,12 +185,13 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _catalog(home: Path) -> dict[str, str]:
+def catalog_of(home: Path) -> dict[str, str]:
+    """Return the properties of a catalog in the folder."""
     return {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/lake"}
 
 
 @contextmanager
-def _up(path: Path) -> Iterator[int]:
+def running_up(path: Path) -> Iterator[int]:
     """Yield the process of ``./sluice up`` with this configuration."""
     port = free_ports(1)[0]
     environment = os.environ | {"SLUICE_CONFIG": str(path), "SLUICE_HOME": str(path.parent / ".sluice")}
@@ -198,7 +199,7 @@ def _up(path: Path) -> Iterator[int]:
     log = (path.parent / "up.log").open("w")
     with log, subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log) as process:
         try:
-            _wait_until(lambda: is_listening(port))
+            wait_until(lambda: is_listening(port))
             yield process.pid
         finally:
             process.terminate()
@@ -208,7 +209,7 @@ def _up(path: Path) -> Iterator[int]:
 
 def usage(roots: Sequence[int], is_over: Callable[[], bool]) -> Usage:
     """Sample the processes and their descendants until the end."""
-    began, before = time.monotonic(), _cpu_by_kind(roots)
+    began, before = time.monotonic(), cpu_by_kind(roots)
     largest: Counter[str] = Counter()
     largest_bytes = 0
     deadline = began + _TIMEOUT_SECONDS
@@ -221,7 +222,7 @@ def usage(roots: Sequence[int], is_over: Callable[[], bool]) -> Usage:
         largest |= held
         largest_bytes = max(largest_bytes, held.total())
         time.sleep(_SAMPLE_SECONDS)
-    seconds, after = time.monotonic() - began, _cpu_by_kind(roots)
+    seconds, after = time.monotonic() - began, cpu_by_kind(roots)
     cores = {kind: (spent - before.get(kind, 0.0)) / seconds for kind, spent in after.items()}
     return Usage(seconds, dict(largest), cores, largest_bytes)
 
@@ -230,7 +231,7 @@ def _trees(roots: Sequence[int]) -> Iterator[LiveProcess]:
     return (process for root in roots for process in tree(root))
 
 
-def _cpu_by_kind(roots: Sequence[int]) -> dict[str, float]:
+def cpu_by_kind(roots: Sequence[int]) -> dict[str, float]:
     """Return CPU seconds so far; ended processes, such as runs, are a separate kind."""
     spent: defaultdict[str, float] = defaultdict(float)
     for process in _trees(roots):
@@ -243,7 +244,8 @@ def _kind(words: str) -> str:
     return next((kind for sign, kind in _KINDS.items() if sign in words), "others")
 
 
-def _wait_until(is_so: Callable[[], bool]) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what ``up`` is to do."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not is_so():
         if time.monotonic() > deadline:

@@ -42,6 +42,12 @@ from bench.lookups import GOAL_COUNT, LookupsResult
 from bench.lookups import GOAL_LOOKUP as GOAL_IN_LAKE
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
+from bench.many_pipelines import (
+    GOAL_AGE_P95_SECONDS,
+    GOAL_AGE_SECONDS,
+    GOAL_FIRST_TICK_SECONDS,
+    ManyPipelinesResult,
+)
 from bench.memory import GOAL_GROWTH, MemoryResult
 from bench.mirror import GOALS as MIRROR
 from bench.mirror import MirrorResult
@@ -422,6 +428,22 @@ def pipelines_rows(result: PipelinesResult) -> list[Row]:
         ]
     ratio = f"{result.many.pipelines:,} / {result.few.pipelines:,} pipelines"
     return [*rows, (ratio, f"{result.growth:.1f}", f"<= {PIPELINES_GOAL_GROWTH:g}")]
+
+
+def many_pipelines_rows(result: ManyPipelinesResult) -> list[Row]:
+    """Return ages of waiting records of many pipelines, and what keeping them low takes."""
+    busy = " · ".join(f"{kind} {cores:.2f}" for kind, cores in result.cores_by_kind.items() if cores > 0)
+    return [
+        ("first tick", f"{result.first_tick_seconds:.1f} s", f"<= {GOAL_FIRST_TICK_SECONDS:g} s"),
+        (f"{result.pipelines:,} tables filled after", f"{result.filled_seconds:.0f} s", ""),
+        ("oldest waiting record, p50", f"{result.p50_seconds:.0f} s", ""),
+        ("oldest waiting record, p95", f"{result.p95_seconds:.0f} s", f"<= {GOAL_AGE_P95_SECONDS:g} s"),
+        ("oldest waiting record, oldest", f"{result.max_seconds:.0f} s", f"<= {GOAL_AGE_SECONDS:g} s"),
+        ("runs of drains; failed", f"{result.runs}; {result.failed_runs}", "0 failed"),
+        ("processors", busy, ""),
+        ("processors of the producer", f"{result.producer_cores:.2f}", ""),
+        ("highest load", f"{result.load:.1f}", ""),
+    ]
 
 
 def tick_rows(result: TickResult) -> list[Row]:
