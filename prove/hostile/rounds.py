@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ RECORDS = 40
 # A pipeline whose step comes in the middle of a round: they run by name.
 HANGING = "other_05_hangs"
 DELAYED_SECONDS = 45.0
+LOCKED_SECONDS = 10.0
 # The load is looked at here less often than by the run, which may have seen a higher one.
 NEARLY = 0.8
 _SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -210,6 +212,40 @@ def _fill_queue(testbed: Testbed) -> Findings:
         return _judge_all(workload, History(f"{len(runs)} runs in turn, each pipeline in one of them"))
 
 
+def _disturb(testbed: Testbed, disturb: Callable[[DagsterDaemon, int], None]) -> Findings:
+    """Disturb Dagster in the first drain of a round, whose process is told."""
+    with _due(testbed) as workload:
+        tables = _tables(workload)
+        with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
+            run = _until(partial(_round_with_begun, dagster, 1))
+            disturb(dagster, _until(partial(dagster.pid, run)))
+            began = time.monotonic()
+            _wait_for_rows(workload, tables)
+            seconds = time.monotonic() - began
+            _until(lambda: dagster.drain(run.run_id).is_finished)
+            runs = dagster.drains()
+        assert [(each.run_id, each.status) for each in runs] == [(run.run_id, DagsterRunStatus.SUCCESS)], runs
+        return _judge_all(
+            workload, History(f"it went on and drained all {MEMBERS}", recovery_seconds=seconds)
+        )
+
+
+def _reload(dagster: DagsterDaemon, pid: int) -> None:
+    assert dagster.servers is not None
+    os.kill(pid, signal.SIGSTOP)  # a reload may take longer than the run
+    dagster.servers.reload()
+    os.kill(pid, signal.SIGCONT)
+
+
+def _lock_databases(dagster: DagsterDaemon, _pid: int) -> None:
+    """Hold all of Dagster's SQLite files for a while, as a backup does."""
+    with ExitStack() as held:
+        for path in (dagster.home / "dagster").rglob("*.db"):
+            database = held.enter_context(closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS)))
+            database.execute("BEGIN IMMEDIATE")
+        time.sleep(LOCKED_SECONDS)
+
+
 _case = partial(scenario_on, group="rounds", needs={"spark"}, is_alone=True)
 SCENARIOS = (
     *(
@@ -227,6 +263,18 @@ SCENARIOS = (
         f"it delays the others by at most {DELAYED_SECONDS:.0f} s, on a busy machine by as many times as"
         " processes wait for each processor; it has runs of its own",
         _hang,
+    ),
+    _case(
+        "rounds/reloaded",
+        f"the definitions are loaded again while a run drains {MEMBERS} pipelines",
+        "it goes on, nobody is asked for twice",
+        partial(_disturb, disturb=_reload),
+    ),
+    _case(
+        "rounds/dagster-locked",
+        f"Dagster's SQLite files are locked for {LOCKED_SECONDS:.0f} s in a run of {MEMBERS} pipelines",
+        "it waits and goes on, nobody is asked for twice",
+        partial(_disturb, disturb=_lock_databases),
     ),
     _case(
         "rounds/full-queue",
