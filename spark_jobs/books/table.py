@@ -26,7 +26,7 @@ from spark_jobs.books.columns import (
 )
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.commit.swap import CatalogAccess, Swap, land, stage_append
-from spark_jobs.commit.table_creation import create_and_rename
+from spark_jobs.commit.table_creation import create_with_snapshot
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import write_files
@@ -99,7 +99,7 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
         if (table := load_table(catalog, identifier)) is not None:
             return table
         schema = assign_fresh_schema_ids(books_schema())
-        return create_and_rename(
+        return create_with_snapshot(
             catalog,
             identifier,
             schema=schema,

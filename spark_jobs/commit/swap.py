@@ -20,14 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import CommitTableResponse, Table, Transaction
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AssertCreate,
     AssertCurrentSchemaId,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
 )
 
 from spark_jobs.lake.catalog import refused_commit, released, staging
@@ -92,21 +94,26 @@ def stage(
     """
     if table.metadata.current_snapshot_id is None:
         raise fault("no-snapshot", table=".".join(table.name()))
-    swap = _stage(table, snapshot, progress, summary, change)
+    transaction = _without_past(table).transaction()
+    change(transaction)
+    swap = _staged(table, transaction, snapshot, progress, summary)
     if not any(isinstance(r, AssertRefSnapshotId) and r.snapshot_id is not None for r in swap.requirements):
         raise AssertionError("a commit without a comparison on main must never be sent")
     return swap
 
 
-def stage_creation(table: Table, progress: Progress) -> Swap:
-    """Stage the first, empty snapshot of a table under a name that only its creator knows.
+def stage_creation(creation: CreateTableTransaction, progress: Progress) -> tuple[Table, Swap]:
+    """Stage a table that does not exist yet with a first, empty snapshot; return both.
 
-    It carries no comparison on main: a null one means nothing on some catalogs, and nobody can interfere.
+    Its comparison is that the name is free. One on main would be with null, which some catalogs ignore.
+    Properties are set by one update: Nessie takes no second one in a creation.
     """
-    swap = _stage(table, partial(_append, ()), progress, {})
-    return replace(
-        swap, requirements=tuple(r for r in swap.requirements if not isinstance(r, AssertRefSnapshotId))
-    )
+    table = creation._table  # noqa: SLF001  (see _staged)
+    swap = _staged(table, creation, partial(_append, ()), progress, {})
+    properties = {**table.metadata.properties, **swap.progress.to_properties()}
+    others = (update for update in swap.updates if not isinstance(update, SetPropertiesUpdate))
+    updates = (*others, SetPropertiesUpdate(updates=properties))
+    return table, replace(swap, requirements=(AssertCreate(),), updates=updates)
 
 
 def send(catalog: Catalog, table: Table, swap: Swap) -> TableMetadata:
@@ -123,15 +130,13 @@ def _append(data_files: Sequence[DataFile], update: UpdateSnapshot) -> int:
     return append.snapshot_id
 
 
-def _stage(
+def _staged(
     table: Table,
+    transaction: Transaction,
     snapshot: Producer,
     progress: Progress,
     summary: Mapping[str, str],
-    change: Change = lambda _: None,
 ) -> Swap:
-    transaction = _without_past(table).transaction()
-    change(transaction)
     properties = {**table.metadata.properties, **progress.to_properties()}
     full_summary = {**summary, **progress_summary(progress, properties)}
     snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=full_summary))

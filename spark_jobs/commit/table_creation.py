@@ -1,14 +1,14 @@
-"""Table creation: under a private name, with a first snapshot, then renamed."""
+"""Table creation: by one call that also carries the first snapshot, so that no other state is ever seen."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import (
     PARTITION_FIELD_ID_START,
     UNPARTITIONED_PARTITION_SPEC,
@@ -21,7 +21,8 @@ from pyiceberg.types import BinaryType
 
 from spark_jobs.commit.swap import send, stage_creation
 from spark_jobs.config.iceberg_terms import with_fitting_values
-from spark_jobs.lake.catalog import catalog_error, creation_error, staging
+from spark_jobs.config.values import GLUE_TABLE
+from spark_jobs.lake.catalog import creation_error, staging
 from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.errors import SluiceError, fault
@@ -40,7 +41,7 @@ from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import CreateTableTransaction, Table
 
 
 COMMENT = "comment"  # where Spark, Trino and others look for a table's comment
@@ -87,7 +88,7 @@ def create_table(
     spec = partition_spec(full_schema, partition_by)
     if dead_letters:
         create_dead_letter_table(catalog, identifier, properties, progress, location=location)
-    return create_and_rename(
+    return create_with_snapshot(
         catalog,
         identifier,
         schema=full_schema,
@@ -116,7 +117,7 @@ def create_dead_letter_table(
     table = load_table(catalog, name)
     if table is None:
         schema = assign_fresh_schema_ids(dead_letter_schema())
-        table = create_and_rename(
+        table = create_with_snapshot(
             catalog,
             name,
             schema=schema,
@@ -149,7 +150,7 @@ def receiving_progress(progress: Progress) -> Progress:
     )
 
 
-def create_and_rename(
+def create_with_snapshot(
     catalog: Catalog,
     identifier: str,
     *,
@@ -164,44 +165,53 @@ def create_and_rename(
 
     ``schema`` has its final field ids. Raises ``RetryableError`` and ``ConfigError``.
     """
-    # The private name makes the location unique too, wherever it is: catalogs put a table at namespace/name.
-    private_name = f"{identifier}-{uuid.uuid4().hex[:8]}"
+    terms: dict[str, Any] = {
+        "partition_spec": spec,
+        "sort_order": order,
+        "properties": with_fitting_values({**TABLE_PROPERTIES, **properties}),
+    }
+    if catalog.properties.get("type") == "glue" and not GLUE_TABLE.fullmatch(identifier):
+        raise fault("table-name", table=identifier)
+    refusal: Exception = NoSuchTableError(identifier)
     try:
         create_namespace(catalog, identifier)
-        table = catalog.create_table(
-            private_name,
-            schema,
-            location and f"{location}/{private_name.replace('.', '/')}",
-            partition_spec=spec,
-            sort_order=order,
-            properties=with_fitting_values({**TABLE_PROPERTIES, **properties}),
+        creation = _begun(
+            partial(catalog.create_table_transaction, identifier, schema, **terms), identifier, location
         )
-        if location and not is_inside(table.location(), location):
-            _forget(catalog, private_name)
-            _refuse_place(identifier, location, table.location())
-        with staging(table):
-            swap = stage_creation(table, progress)
+        with staging(creation._table):  # noqa: SLF001  (see swap.py)
+            table, swap = stage_creation(creation, progress)
         send(catalog, table, swap)
-        # Another creator was first, or a gateway repeated the request of a rename that had landed: the table
-        # that bears the name now decides.
-        with suppress(TableAlreadyExistsError, NoSuchTableError):
-            catalog.rename_table(private_name, identifier)
+    except (TableAlreadyExistsError, CommitFailedException) as error:
+        # Another creator was first, or a gateway repeated a request that had landed: the table that bears the
+        # name decides.
+        refusal = error
     except SluiceError:
         raise
     except Exception as error:
         raise creation_error(error, table=identifier) from error
-    born = load_table(catalog, identifier)
-    if born is None:
-        raise catalog_error(
-            NoSuchTableError(identifier), "lost the table that it had just created", table=identifier
-        )
-    if born.metadata.table_uuid != table.metadata.table_uuid:
-        _forget(catalog, private_name)
+    if (born := load_table(catalog, identifier)) is None:
+        raise creation_error(refusal, table=identifier) from refusal
     return born
 
 
-def _refuse_place(identifier: str, wanted: str, found: str) -> NoReturn:
-    raise fault("location-ignored", found=found, wanted=wanted, table=identifier)
+def _begun(
+    begin: Callable[[str | None], CreateTableTransaction], identifier: str, location: str | None
+) -> CreateTableTransaction:
+    """Begin a creation at a place that no table had before: files of a dropped one may be there.
+
+    Most catalogs put a table at namespace/name. Raises ``ConfigError`` (``location-ignored``).
+    """
+    suffix = uuid.uuid4().hex[:8]
+    if not location:
+        creation = begin(None)
+        place = creation.table_metadata.location.rstrip("/")
+        is_shared = place.endswith(f"/{identifier.rpartition('.')[2]}")
+        return begin(f"{place}-{suffix}") if is_shared else creation
+    creation = begin(f"{location}/{identifier.replace('.', '/')}-{suffix}")
+    if not is_inside(creation.table_metadata.location, location):
+        place = creation.table_metadata.location
+        raise fault("location-ignored", found=place, wanted=location, table=identifier)
+    return creation
 
 
 def _without_reserved(schema: Schema, identifier: str) -> Schema:
@@ -219,11 +229,6 @@ def _refuse_older_dead_letters(catalog: Catalog, table: Table, identifier: str, 
     data = load_table(catalog, identifier)
     if data is None or is_of_another_table(found, progress_of(data)):
         raise fault("dead-letters-of-another-table", table=identifier, dead_letters=".".join(table.name()))
-
-
-def _forget(catalog: Catalog, private_name: str) -> None:
-    with suppress(NoSuchTableError):
-        catalog.drop_table(private_name)
 
 
 def create_namespace(catalog: Catalog, identifier: str) -> None:
@@ -256,14 +261,14 @@ def create_routed_table(
 
     Of ``own``'s columns it is born with those that it is partitioned or sorted by; others come with rows that
     have values in them. Raises ``ConfigError`` (``not-routed-from``) for a table that rows of another one are
-    routed to, or none, and as ``create_and_rename``.
+    routed to, or none, and as ``create_with_snapshot``.
     """
     table = load_table(catalog, identifier)
     if table is None:
         schema, sort_by = own.schema(), sorted_by(own.schema(), own.sort_order())
         sources = {each.source_id: str(schema.find_column_name(each.source_id)) for each in own.spec().fields}
         columns = _schema(schema, {*sort_by, *sources.values()})
-        table = create_and_rename(
+        table = create_with_snapshot(
             catalog,
             identifier,
             schema=columns,

@@ -128,6 +128,7 @@ _AWS_REFUSAL = re.compile(
     r"|Unable to locate credentials"
 )
 _AWS_SAME_AGAIN = re.compile(r"\((InvalidInput|Validation)\w*\) when")
+_NO_STAGING = re.compile(r"stag\w*[- ]?creat", re.IGNORECASE)
 _WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 419, 421, 423, 425, 429})
 # What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
 _SAME_AGAIN = (
@@ -149,6 +150,8 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     description = _describe(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return fault("catalog-refused", action=action, why=description, **where)
+    if isinstance(error, RESTError) and _NO_STAGING.search(description):
+        return fault("catalog-creates-in-steps", why=description, **where)
     if (known := known_store_error(error, f"the catalog {action}", description, **where)) is not None:
         return known
     if isinstance(error, FileNotFoundError):

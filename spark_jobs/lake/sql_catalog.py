@@ -6,7 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -24,6 +24,8 @@ from spark_jobs.storage.paths import is_local, normalise_path
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.typedef import Identifier
 
 # PyIceberg's own choice; SQLAlchemy's for a bare ``postgresql://`` is another.
 POSTGRES_DRIVER = "postgresql+psycopg2"
@@ -42,6 +44,17 @@ _OPEN_TRIES = 10
 _PAUSE_SECONDS = 0.05
 
 
+class NestingSqlCatalog(SqlCatalog):
+    """PyIceberg's, which can begin a table's creation in a namespace inside another one too."""
+
+    def create_table_transaction(
+        self, identifier: str | Identifier, *terms: Any, **named: Any
+    ) -> CreateTableTransaction:
+        """Begin a creation: the database has a namespace's whole path as one text."""
+        *namespace, name = self.identifier_to_tuple(identifier)
+        return super().create_table_transaction((".".join(namespace), name), *terms, **named)
+
+
 def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
     """Connect with a new catalog object; raises ``ConfigError`` for an address without a database."""
     try:
@@ -50,7 +63,7 @@ def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
             return _open_sqlite(name, properties)
         if uri.startswith("postgresql"):
             return _open_postgres(name, properties)
-        return SqlCatalog(name, **properties)
+        return NestingSqlCatalog(name, **properties)
     except (ArgumentError, NoSuchModuleError) as error:
         raise fault("catalog-settings", why=first_line(error), catalog=name) from error
 
@@ -88,7 +101,7 @@ def _opened(name: str, properties: dict[str, str], *crowded: type[Exception]) ->
     """Open the catalog; two processes may create a new database: the second uses its tables."""
     for tries_left in reversed(range(_OPEN_TRIES)):
         try:
-            return SqlCatalog(name, **properties)
+            return NestingSqlCatalog(name, **properties)
         except crowded:
             if not tries_left:
                 raise

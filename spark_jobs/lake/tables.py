@@ -5,7 +5,6 @@ A change of shape is new columns, another sort order or partitioning: neither sn
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -138,7 +137,7 @@ def delete_file(table: Table, path: str) -> None:
         raise storage_error(error, "deleting a file", file=path) from error
 
 
-# The other tables of a catalog: where they lie, and which are leftovers of a creator that died.
+# Where the other tables of a catalog lie.
 
 
 _PLACES = (
@@ -171,37 +170,6 @@ def locations_of_others(catalog: Catalog, *ours: str) -> dict[str, tuple[str, ..
     except Exception as error:
         raise catalog_error(error, "could not show the location of another table", table=name) from error
     return found
-
-
-def drop_stillborn(catalog: Catalog, identifier: str, *, before_ms: int) -> tuple[str, ...]:
-    """Drop tables that dead creators of ``identifier`` left under private names; return the names.
-
-    Such a table has no row and last changed before ``before_ms`` (since the epoch).
-    """
-    namespace, _, name = identifier.rpartition(".")
-    private = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8}}")
-    dropped: list[str] = []
-    try:
-        for parts in catalog.list_tables(namespace):
-            table = _load(catalog, ".".join(parts)) if private.fullmatch(parts[-1]) else None
-            if table is not None and _is_stillborn(table) and table.metadata.last_updated_ms < before_ms:
-                born = _load(catalog, identifier)
-                is_born = born is not None and born.metadata.table_uuid == table.metadata.table_uuid
-                # A rename of two steps that was cut off leaves two names of one table.
-                (catalog.drop_table if is_born else catalog.purge_table)(parts)
-                dropped.append(".".join(parts))
-    except Exception as error:
-        raise catalog_error(error, "could not drop an unfinished table", table=identifier) from error
-    return tuple(dropped)
-
-
-def _is_stillborn(table: Table) -> bool:
-    """True if Sluice created it, or began to, and it has no row."""
-    snapshot = table.metadata.current_snapshot()
-    if snapshot is None:
-        return not table.metadata.snapshots
-    rows = snapshot.summary["total-records"] if snapshot.summary else None
-    return has_progress(table.metadata.properties) and rows in {None, "0"}
 
 
 def _all_tables(catalog: Catalog) -> Iterator[str]:

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from threading import Barrier
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchTableError
 from pyiceberg.schema import Schema
@@ -39,22 +39,21 @@ _OFFSETS = {partition: 10**9 + partition for partition in range(300)}
 _PROGRESS = Progress("sluice-check", 0, _OFFSETS, starts=_OFFSETS).with_attempt("first")
 _SUMMARY = {"sluice-check": "kept"}
 _OTHERS_PROPERTY = "sluice-check.beside"
-_WITHOUT_SNAPSHOT, _STAGED, _RENAMED = "_unborn", "_staged", "_renamed"
+_WITHOUT_SNAPSHOT, _AT_ONCE = "_unborn", "_twins"
 ROUNDS = 3  # of commits at once: a catalog that does not compare loses one in nearly every round
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Results of a catalog's tests; commits need the first three."""
+    """Results of a catalog's tests; commits need the first four."""
 
     keeps_properties: bool
     compares_main: bool
     compares_at_once: bool
+    creates_once: bool
     compares_null: bool
     keeps_summaries: bool
     shows_history: bool
-    creates_with_snapshot: bool
-    renames_in_one_step: bool
 
     def __str__(self) -> str:
         missing = [each.name.replace("_", " ") for each in fields(self) if not getattr(self, each.name)]
@@ -65,7 +64,7 @@ def refuse_unfit(answers: Answers, **where: object) -> None:
     """Raise ``ConfigError`` for a catalog that would lose commits."""
     if not answers.keeps_properties:
         raise fault("catalog-keeps-no-properties", **where)
-    if not (answers.compares_main and answers.compares_at_once):
+    if not (answers.compares_main and answers.compares_at_once and answers.creates_once):
         raise fault("catalog-swaps-without-comparing", **where)
 
 
@@ -95,10 +94,17 @@ class _Scratch:
 
     open_catalog: Callable[[], Catalog]
     name: str
+    begun: list[Table] = field(default_factory=list)
 
-    def create(self, suffix: str = "") -> Table:
+    def begin(self, suffix: str = "") -> tuple[Table, Swap]:
+        """Stage a table that does not exist yet."""
         with released(self.open_catalog()) as catalog:
-            return catalog.create_table(self.name + suffix, _SCHEMA, properties=TABLE_PROPERTIES)
+            creation = catalog.create_table_transaction(
+                self.name + suffix, _SCHEMA, properties=TABLE_PROPERTIES
+            )
+            table, swap = stage_creation(creation, _PROGRESS)
+            self.begun.append(table)
+            return table, swap
 
     def load(self, suffix: str = "") -> Table:
         with released(self.open_catalog()) as catalog:
@@ -114,29 +120,27 @@ class _Scratch:
         return True
 
     def remove(self) -> None:
-        tables = []
+        tables = [*self.begun]
         with released(self.open_catalog()) as catalog:
-            for suffix in ("", _WITHOUT_SNAPSHOT, _STAGED, _RENAMED):
+            for suffix in ("", _WITHOUT_SNAPSHOT, _AT_ONCE):
                 with suppress(NoSuchTableError):
                     tables.append(catalog.load_table(self.name + suffix))
                     catalog.drop_table(self.name + suffix)
-        for table in tables:  # a rename that was cut off leaves two names of one
+        for table in tables:
             _delete_files(table)
 
 
 def _answers(scratch: _Scratch) -> Answers:
-    table = scratch.create()
     with released(scratch.open_catalog()) as catalog:
-        send(catalog, table, stage_creation(table, _PROGRESS))
+        send(catalog, *scratch.begin())
     return Answers(
         keeps_properties=_keeps_properties(scratch),
         compares_main=_compares_main(scratch),
         compares_at_once=all(_compares_at_once(scratch, str(number)) for number in range(ROUNDS)),
+        creates_once=_creates_once(scratch),
         compares_null=_compares_null(scratch),
         keeps_summaries=_keeps_summaries(scratch),
         shows_history=len(scratch.load().metadata.snapshots) > 1,
-        creates_with_snapshot=_creates_with_snapshot(scratch),
-        renames_in_one_step=_renames_in_one_step(scratch),
     )
 
 
@@ -189,52 +193,41 @@ def _compares_at_once(scratch: _Scratch, number: str) -> bool:
     return all(_is_shown(swap, now) for swap in landed) and (is_set or not has_set)
 
 
+def _creates_once(scratch: _Scratch) -> bool:
+    """True if one of two creators at once creates the table, and a later one is refused."""
+    begun = [scratch.begin(_AT_ONCE) for _ in range(2)]
+    late = scratch.begin(_AT_ONCE)
+    start = Barrier(2)
+
+    def is_accepted(creation: tuple[Table, Swap]) -> bool:
+        start.wait()
+        return scratch.is_accepted(*creation)
+
+    with ThreadPoolExecutor(2) as threads:
+        accepted = list(threads.map(is_accepted, begun))
+    is_late_refused = not scratch.is_accepted(*late)
+    main = scratch.load(_AT_ONCE).metadata.current_snapshot_id
+    created = [swap.snapshot_id for (_, swap), is_first in zip(begun, accepted, strict=True) if is_first]
+    return created == [main] and is_late_refused
+
+
 def _compares_null(scratch: _Scratch) -> bool:
     """True if a second first snapshot is refused; Sluice never depends on it."""
-    table = scratch.create(_WITHOUT_SNAPSHOT)
-    no_main = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": None})
-    first, second = (
-        replace(swap, requirements=(no_main, *swap.requirements))
-        for swap in (stage_creation(table, _PROGRESS) for _ in range(2))
-    )
+    with released(scratch.open_catalog()) as catalog:
+        name = scratch.name + _WITHOUT_SNAPSHOT
+        table = catalog.create_table(name, _SCHEMA, properties=TABLE_PROPERTIES)
+    first, second = (_first_snapshot(table) for _ in range(2))
     return scratch.is_accepted(table, first) and not scratch.is_accepted(table, second)
 
 
-def _creates_with_snapshot(scratch: _Scratch) -> bool:
-    """True if one request creates a table that has a snapshot, and a second creator is refused."""
-    name = scratch.name + _STAGED
-    with released(scratch.open_catalog()) as catalog:
-        try:
-            first, second = (
-                catalog.create_table_transaction(name, _SCHEMA, properties=TABLE_PROPERTIES) for _ in range(2)
-            )
-            with first.update_snapshot().fast_append():
-                pass
-            first.commit_transaction()
-        except Exception:  # noqa: BLE001  (as many ways to lack it as there are catalogs)
-            return False
-        with suppress(Exception):
-            second.commit_transaction()
-            return False
-    return scratch.load(_STAGED).current_snapshot() is not None
-
-
-def _renames_in_one_step(scratch: _Scratch) -> bool:
-    """True if a rename neither replaces another table nor drops the old name in a call of its own."""
-
-    def fail(*_: object) -> NoReturn:
-        raise InterruptedError
-
-    before = scratch.load().metadata.table_uuid
-    with released(scratch.open_catalog()) as catalog:
-        catalog.drop_table = fail  # type: ignore[method-assign, assignment]
-        with suppress(Exception):
-            catalog.rename_table(scratch.name, scratch.name + _WITHOUT_SNAPSHOT)
-            return False
-        with suppress(Exception):
-            catalog.rename_table(scratch.name, scratch.name + _RENAMED)
-            return scratch.load(_RENAMED).metadata.table_uuid == before
-    return False
+def _first_snapshot(table: Table) -> Swap:
+    """Return a snapshot of a table without one, compared with null, as no commit of Sluice is."""
+    transaction = table.transaction()
+    with transaction.update_snapshot().fast_append() as append:
+        pass
+    no_main = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": None})
+    updates = transaction._updates  # noqa: SLF001  (see swap.py)
+    return Swap((no_main,), updates, append.snapshot_id, _PROGRESS)
 
 
 def _is_shown(swap: Swap, table: Table) -> bool:

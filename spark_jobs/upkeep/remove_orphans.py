@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.connections.connect import load_fresh
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
-from spark_jobs.lake.tables import delete_file, drop_stillborn, locations_of, locations_of_others
+from spark_jobs.lake.tables import delete_file, locations_of, locations_of_others
 from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.create_only import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
@@ -21,9 +21,6 @@ from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, over
 
 if TYPE_CHECKING:
     from spark_jobs.upkeep.table_work import TableWork
-
-# Making a table takes a second; after a day nobody is still at it.
-STILLBORN_AFTER_SECONDS = 24 * 3600
 
 
 def remove_orphans(work: TableWork) -> UpkeepOutcome:
@@ -35,7 +32,7 @@ def remove_orphans(work: TableWork) -> UpkeepOutcome:
     """
     if work.figures.keeps_garbage:
         return UpkeepOutcome(note="gc.enabled is false: files stay, unless the catalog collects them itself")
-    stillborn = _check_catalog(work)
+    _refuse_shared(work)
     work.say(f"{work.identifier}: listing files that no snapshot names")
     listed = _list_files(work)
     work.connections.fail_points.reach("orphans.after-listing")
@@ -46,25 +43,20 @@ def remove_orphans(work: TableWork) -> UpkeepOutcome:
             delete_file(work.table, path)
     name, verb = ("deletable", "to delete") if work.is_rehearsal else ("deleted", "deleted")
     work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {verb}")
-    counts = {name: len(verdicts.deletable), "dropped_tables": stillborn}
+    counts = {name: len(verdicts.deletable)}
     return UpkeepOutcome(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})
 
 
-def _check_catalog(work: TableWork) -> int:
-    """Refuse a shared location; drop tables of dead creators, and return their number."""
+def _refuse_shared(work: TableWork) -> None:
     with released(work.connections.open_catalog()) as catalog:
         others = locations_of_others(catalog, work.identifier)
-        if shared := overlaps(locations_of(work.table), others):
-            raise fault(
-                "shared-location",
-                others=", ".join(shared),
-                table=".".join(work.table.name()),
-                location=work.table.location(),
-            )
-        if work.is_rehearsal:
-            return 0
-        before_ms = work.connections.now_us() // 1000 - STILLBORN_AFTER_SECONDS * 1000
-        return len(drop_stillborn(catalog, work.identifier, before_ms=before_ms))
+    if shared := overlaps(locations_of(work.table), others):
+        raise fault(
+            "shared-location",
+            others=", ".join(shared),
+            table=".".join(work.table.name()),
+            location=work.table.location(),
+        )
 
 
 def _list_files(work: TableWork) -> dict[str, int | None]:

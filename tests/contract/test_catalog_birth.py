@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from http import HTTPStatus
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.types import StringType
 
+from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.commit.table_creation import create_dead_letter_table
 from spark_jobs.lake.tables import evolve_table, load_table, progress_of
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, RetryableError, SourceChanged
 from spark_jobs.schema.iceberg_types import IDENTITY, METADATA_COLUMNS
 from tests.support.lake import SCHEMA, Lake
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
     from spark_jobs.commit.swap import Committed
 
 
@@ -92,13 +98,118 @@ def test_a_table_can_be_put_elsewhere(lake: Lake) -> None:
 
 
 def test_four_creators_make_one_table(lake: Lake) -> None:
-    """The rename decides; the losers load the winner's and leave no other name behind."""
+    """The creating call decides; the losers load the winner's and leave no other name behind."""
     lake.make_table("other")
     with ThreadPoolExecutor(4) as pool:
         tables = list(pool.map(lambda _: lake.make_table(), range(4)))
     assert len({table.metadata.table_uuid for table in tables}) == 1
     names = {name[-1] for name in lake.open().list_tables(lake.namespace)}
     assert names == {"t", "t_dead_letters", "other", "other_dead_letters"}
+
+
+@pytest.mark.parametrize("call", [0, 1], ids=["dead letters", "rows"])
+@pytest.mark.parametrize("has_landed", [False, True], ids=["before", "after"])
+def test_a_creator_killed_at_its_call_leaves_nothing_unfinished(
+    lake: Lake, call: int, has_landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each table is there with its snapshot or not at all, and the next creator makes what is missing."""
+    with monkeypatch.context() as patched:
+        die_at_call(type(lake.open()), patched, call, has_landed=has_landed)
+        with pytest.raises(SystemExit):
+            lake.make_table(starts={0: 3})
+    left = [name[-1] for name in lake.open().list_tables(lake.namespace)]
+    assert sorted(left, reverse=True) == ["t_dead_letters", "t"][: call + has_landed]
+    before = {name: lake.load(name).metadata.table_uuid for name in left}
+    lake.make_table(starts={0: 5})
+    assert {name: lake.load(name).metadata.table_uuid for name in left} == before
+    assert lake.next_offset() == (3 if "t" in left else 5)
+    lake.drain(lake.next_offset(), 10)
+    assert lake.offsets() == list(range(3 if "t" in left else 5, 10))
+
+
+def die_at_call(kind: type[Catalog], patched: pytest.MonkeyPatch, call: int, *, has_landed: bool) -> None:
+    """Die before or after the creator's creating call of this number."""
+    own, calls = kind.commit_table, count()
+
+    def commit_table(*arguments: Any) -> Any:
+        is_last = next(calls) == call
+        if is_last and not has_landed:
+            raise SystemExit
+        answer = own(*arguments)
+        if is_last:
+            raise SystemExit
+        return answer
+
+    patched.setattr(kind, "commit_table", commit_table)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.REFUSED_409,
+        Fault.REFUSED_429,
+        Fault.REFUSED_500,
+        Fault.REFUSED_503,
+        Fault.CUT_BEFORE,
+        Fault.LANDED_409,
+        Fault.LANDED_TWICE,
+        Fault.LANDED_504,
+        Fault.CUT_AFTER,
+        Fault.LATE_504,
+    ],
+    ids=lambda fault: fault.name.lower(),
+)
+def test_whatever_a_creating_call_is_answered_one_table_is_made(served_lake: Lake, fault: Fault) -> None:
+    """By a repeated one at once, by others with the next run; a call that comes later does not."""
+    with FaultProxy(served_lake.properties["uri"]) as proxy:
+        lake = served_lake.behind(proxy.url)
+        proxy.arm(fault, is_table_commit)
+        if fault in {Fault.LANDED_409, Fault.LANDED_TWICE}:
+            lake.make_table(dead_letters=False)
+        else:
+            with pytest.raises(RetryableError) as caught:
+                lake.make_table(dead_letters=False)
+            assert caught.value.code == "catalog-away"
+        table = lake.make_table(dead_letters=False)
+        lake.drain(0, 10)
+        if fault is Fault.LATE_504:
+            assert proxy.late_status() == HTTPStatus.CONFLICT
+        assert sum(seen.fault is not None for seen in proxy.seen) == 1
+    assert served_lake.load().metadata.table_uuid == table.metadata.table_uuid
+    assert served_lake.offsets() == list(range(10))
+
+
+def test_a_creator_that_slept_finds_the_table_of_another_one(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call comes after two batches of that one's table, and changes nothing."""
+    kind = type(lake.open())
+    own, sleeping = kind.commit_table, [True]
+
+    def commit_table(*arguments: Any) -> Any:
+        if sleeping:
+            sleeping.clear()
+            lake.make_table(dead_letters=False)
+            lake.drain(0, 10)
+            lake.drain(10, 20)
+        return own(*arguments)
+
+    monkeypatch.setattr(kind, "commit_table", commit_table)
+    lake.make_table(dead_letters=False, starts={0: 7})
+    assert lake.offsets() == list(range(20))
+    assert lake.next_offset() == 20
+
+
+def test_a_table_may_lie_in_a_namespace_of_a_namespace(lake: Lake) -> None:
+    """Glue alone has none, and says so."""
+    inner = replace(lake, namespace=f"{lake.namespace}.inner")
+    if lake.kind == "glue":
+        with pytest.raises(ConfigError, match="AWS Glue does not take this name"):
+            inner.make_table()
+        return
+    inner.make_table()
+    inner.drain(0, 10)
+    assert inner.offsets() == list(range(10))
 
 
 def test_a_stale_run_of_the_very_first_batch_is_refused(lake: Lake) -> None:

@@ -200,8 +200,7 @@ def test_metadata_files_are_bounded(lake: Lake) -> None:
     assert len(table.metadata.metadata_log) <= 20
     if lake.kind == "sqlite":
         folder = table.location().removeprefix("file://") + "/metadata"
-        # Besides the log: the current one, and the one the table was created with under its private name.
-        assert len(list(Path(folder).glob("*.metadata.json"))) <= 22
+        assert len(list(Path(folder).glob("*.metadata.json"))) <= 21  # with the current one
 
 
 def test_the_metadata_files_that_a_table_names_are_there(sqlite_lake: Lake) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter
 from spark_jobs.commit.swap import land
-from spark_jobs.commit.table_creation import create_and_rename, create_table
+from spark_jobs.commit.table_creation import create_table, create_with_snapshot
 from spark_jobs.config.iceberg_terms import TRANSFORMS, misfit, parse_partition_term
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -127,7 +127,7 @@ def born_with(lake: Lake, columns: Sequence[tuple[str, IcebergType]], identities
             for n, name in enumerate(identities)
         )
     )
-    return create_and_rename(
+    return create_with_snapshot(
         lake.open(), lake.name(), schema=schema, spec=spec, properties={}, progress=Progress("t", 0, {0: 0})
     )
 

@@ -157,20 +157,3 @@ def test_a_shared_location_is_refused(new_lab: NewLab) -> None:
     assert raised.value.code == "shared-location"
     assert "lab.theirs" in raised.value.message
     assert kept.exists()
-
-
-def test_tables_that_a_dead_creator_left_are_dropped(new_lab: NewLab) -> None:
-    """A day after its creator died under the private name, the table is gone; one with rows never goes."""
-    lab = new_lab()
-    drain_often(lab, new_lab, 1)
-    in_two_days = int((time.time() + 2 * 86_400) * 1e6)
-    with lab.connections() as connections:
-        catalog = connections.open_catalog()
-        schema = lab.table().schema()
-        for name in ("lab.orders-0a1b2c3d", "lab.orders-of-ours"):
-            catalog.create_table(name, schema)
-        tidy(lab, "orphans")
-        assert catalog.table_exists("lab.orders-0a1b2c3d")
-        tidy(lab, "orphans", changes={"now_us": lambda: in_two_days})
-        names = {name for (_, name) in catalog.list_tables("lab")}
-    assert names == {"orders", "orders_dead_letters", "orders-of-ours"}

@@ -47,7 +47,7 @@ def born_knowing(owing: History, now: History) -> Progress | None:
     """
     made: list[Progress] = []
 
-    def create_and_rename(*_: object, progress: Progress, **_facts: object) -> Progress:
+    def create_with_snapshot(*_: object, progress: Progress, **_facts: object) -> Progress:
         made.append(progress)
         return progress
 
@@ -55,7 +55,7 @@ def born_knowing(owing: History, now: History) -> Progress | None:
     connections: Any = SimpleNamespace(open_catalog=lambda: data)
     same = {"load_table": lambda catalog, name: catalog.get(name), "progress_of": lambda table: table}
     with (
-        patch.multiple(birth, create_and_rename=create_and_rename, **same),
+        patch.multiple(birth, create_with_snapshot=create_with_snapshot, **same),
         patch.multiple(pending_commit, released=nullcontext, **same),
     ):
         try:
