@@ -28,8 +28,9 @@ from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.client_properties import certificate_ends
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.catalog_names import spark_catalog_conf
+from spark_jobs.lake.catalog_names import catalog_type, spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.preview.catalog_limits import near_limits
 from spark_jobs.preview.catalog_trial import refuse_unfit, try_catalog
 from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
@@ -304,7 +305,8 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
     letters = load_table(catalog, pipeline.dead_letter_table)
     check_beside(table, letters, routed, pipeline.dead_letters.columns)
     notes = table_notes(pipeline, table, progress_of(table))
-    return (table,), ", ".join((pipeline.table, str(table.metadata.table_uuid), *notes))
+    near = near_limits(catalog_type(catalog.properties), table.metadata)
+    return (table,), ", ".join((pipeline.table, str(table.metadata.table_uuid), *notes, *near))
 
 
 def _storage_location(catalog: Catalog, table: Table | None) -> str:

@@ -242,9 +242,7 @@ the warehouse is the folder `lake`, both in the state folder.
 | Postgres | `type: sql`, `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]` |
 | Iceberg REST | `type: rest`, `uri: https://host` |
 | Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
-| Polaris, Lakekeeper, Unity, other REST servers | as REST; not tested |
-| AWS Glue | `type: glue`, `client.region`, `warehouse: s3://…`, `extras: [glue]`; tested on moto's |
-| Hive Metastore | refused: it truncates long properties |
+| AWS Glue | `type: glue`, `client.region`, `warehouse: s3://…`, `extras: [glue]` |
 
 A REST catalog with a login, and tables on S3:
 
@@ -261,15 +259,18 @@ catalog:
   s3.secret-access-key: "${S3_SECRET}"
 ```
 
-[Tested](supported-versions.md) on moto's S3, without roles. Properties of GCS and ADLS are passed on:
+A catalog that verifies AWS signatures instead: `rest.sigv4-enabled: true`, `rest.signing-name: NAME`,
+`client.region`, `client.access-key-id`, `client.secret-access-key` (or a role), and `extras: [glue]`.
+
+[What is tested](supported-versions.md#catalogs-stores-registries). Properties of GCS and ADLS are passed on:
 [PyIceberg's configuration](https://py.iceberg.apache.org/configuration/).
 
 A Postgres connection waits 10 s for the server and a minute for an answer, unless the address sets other
 times. A pooler that refuses start-up options requires `?options=` in the address.
 
-Remote signing of S3 requests is refused. Credentials that the
-catalog vends with a table are requested for every batch. If they expire within a batch, the run fails with
-`credentials-expired` and the next run continues."""
+Tokens that expire are renewed, also within a commit. Credentials that the catalog vends with a table are
+requested for every batch. If they expire within it, the run fails with `credentials-expired` and the next
+one continues."""
 
 _VALUE = """Format of the records' values and place of their schemas. Default: JSON objects.
 

@@ -24,7 +24,7 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import ValueFormat, check_place
-from spark_jobs.config.values import Frozen
+from spark_jobs.config.values import GLUE_TABLE, Frozen
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 from spark_jobs.storage.paths import is_inside
 
@@ -209,6 +209,10 @@ def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
     entry, own, layout = each.entry, each.own, each.entry.layout
     if (finding := _check_columns(entry)) is not None:
         yield finding
+    if (main.catalog.model_extra or {}).get("type") == "glue":
+        tables = (entry.table, *entry.route.tables.values())
+        wrong = [name for name in tables if not GLUE_TABLE.fullmatch(name.replace("{topic}", "topic"))]
+        yield from (mistake("not-of-glue", ("table",), text=name) for name in wrong)
     for part, place, said in (("value", entry.value, own.value), ("key", entry.record_key, own.record_key)):
         if (finding := check_place(place, main.registries, said.model_fields_set)) is not None:
             yield replace(finding, path=(part, *finding.path))
