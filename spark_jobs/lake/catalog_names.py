@@ -40,6 +40,13 @@ _JAVA_NAMES = {
     "adls.account-name": "adls.auth.shared-key.account.name",
     "adls.account-key": "adls.auth.shared-key.account.key",
 }
+# Iceberg-Java has names of their own for what requests to a catalog are signed with.
+_SIGNING = {
+    "rest.access-key-id": "client.access-key-id",
+    "rest.secret-access-key": "client.secret-access-key",
+    "rest.session-token": "client.session-token",
+    "rest.signing-region": "client.region",
+}
 _PYICEBERG_ONLY = {
     "gcs.requester-pays", "s3.anonymous", "s3.profile-name", "s3.resolve-region", "s3.retry-strategy-impl",
     "client.profile-name", "glue.profile-name", "glue.access-key-id", "glue.secret-access-key",
@@ -81,6 +88,8 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         java.setdefault("client.assume-role.region", java.get("client.region", "us-east-1"))
     if "s3.sse.key" in java:
         java.setdefault("s3.sse.type", "kms")
+    if properties.get("rest.sigv4-enabled", "").lower() == "true":
+        java = {name: properties[own] for name, own in _SIGNING.items() if own in properties} | java
     return java
 
 

@@ -15,6 +15,8 @@ from pyiceberg.exceptions import RESTError
 from pyiceberg.schema import Schema
 from requests import HTTPError, Response, Session
 
+from spark_jobs.protocol.errors import fault, needs
+
 TIMEOUTS_SECONDS = (10.0, 60.0)  # to connect, to wait for an answer
 _MISSING = re.compile(r"NoSuch\w*(Table|Namespace)|(Table|Tabular|Namespace|Entity)\w*NotFound")
 _OAUTH = re.compile(r"[a-z_]+")  # its errors are a word
@@ -24,8 +26,9 @@ _SHOWN_CHARACTERS = 100
 class PatientRestCatalog(RestCatalog):
     """A REST catalog with timeouts on every request; a server that never answers would block forever."""
 
-    def _create_session(self) -> Session:
-        session = super()._create_session()
+    def _config_headers(self, session: Session) -> None:
+        """Wrap every request of a new session; the first one may be for a token."""
+        super()._config_headers(session)
         send = session.request
 
         def request(method: str, url: str, **options: Any) -> Response:
@@ -35,7 +38,13 @@ class PatientRestCatalog(RestCatalog):
             return own_answer(method, send(method, url, timeout=TIMEOUTS_SECONDS, **options))
 
         session.request = request  # type: ignore[method-assign, assignment]
-        return session
+
+    def _init_sigv4(self, session: Session) -> None:
+        with needs("glue"):
+            super()._init_sigv4(session)
+        signer = session.get_adapter(self.uri)
+        if signer._boto_session.get_credentials() is None:  # type: ignore[attr-defined]  # noqa: SLF001
+            raise fault("catalog-settings.unsigned", catalog=self.name)
 
 
 def with_last_column_ids(body: bytes) -> bytes:

@@ -41,6 +41,12 @@ def served_lake(request: pytest.FixtureRequest) -> Lake:
     return _lake(request.param, request)
 
 
+@pytest.fixture(params=[REST])
+def rest_lake(request: pytest.FixtureRequest) -> Lake:
+    """Iceberg's reference server."""
+    return _lake(request.param, request)
+
+
 @pytest.fixture(params=[NESSIE])
 def nessie_lake(request: pytest.FixtureRequest) -> Lake:
     """The catalog that shows no earlier snapshot."""

@@ -53,7 +53,8 @@ def test_the_parquet_writer_takes_row_groups_and_gives_statistics() -> None:
 
 def test_the_rest_client_sends_everything_through_one_session_method() -> None:
     """Timeouts are put there."""
-    assert "_create_session" in vars(RestCatalog)
+    assert "self._config_headers(session)" in inspect.getsource(RestCatalog._create_session)
+    assert {"_init_sigv4", "_config_headers"} <= vars(RestCatalog).keys()
     assert "return self.request(" in inspect.getsource(Session.post)
     assert "return self.request(" in inspect.getsource(Session.get)
 

@@ -1,4 +1,7 @@
-"""Compaction, snapshot expiry and manifest rewrite of real tables, on SQLite and on REST over S3."""
+"""Compaction, snapshot expiry and manifest rewrite of real tables, on Postgres and on REST over S3.
+
+The REST catalog verifies signatures and vends credentials here, for Iceberg's Java library to meet both.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.table.snapshots import Operation
 
+from prove.lab.catalog_guard import SignatureGuard, VendedStore, VendingProxy
 from prove.lab.pipeline_lab import progress
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
@@ -19,6 +23,8 @@ from tests.support.new_lab import serve_from
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.table.snapshots import Snapshot
 
     from prove.lab.pipeline_lab import Lab
@@ -30,7 +36,30 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 DRAINS = 5
 
 
-@pytest.fixture(params=["postgres", pytest.param("rest", marks=pytest.mark.rest)])
+@pytest.fixture
+def guarded_catalog_properties(rest_catalog_properties: dict[str, str]) -> Iterator[dict[str, str]]:
+    """PyIceberg's properties for the REST catalog behind its guards; nobody has keys for its store."""
+    own = {name: value for name, value in rest_catalog_properties.items() if not name.startswith("s3.")}
+    signing = {"key": "AKID", "secret": "signing-secret", "region": "us-east-1", "service": "glue"}
+    with (
+        VendedStore(rest_catalog_properties["s3.endpoint"]) as store,
+        VendingProxy(own["uri"], store) as vending,
+        SignatureGuard(vending.url, **signing) as guard,
+    ):
+        yield {
+            **own,
+            "uri": guard.url,
+            "rest.sigv4-enabled": "true",
+            "rest.signing-name": "glue",
+            "client.region": "us-east-1",
+            "client.access-key-id": "AKID",
+            "client.secret-access-key": "signing-secret",
+        }
+        assert guard.verified > 0
+        assert store.refused == 0
+
+
+@pytest.fixture(params=["postgres", pytest.param("guarded", marks=pytest.mark.rest)])
 def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
     """A table of a few small commits, each with a dead letter."""
     lab = new_lab(partitions=2)

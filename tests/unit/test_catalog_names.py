@@ -67,6 +67,23 @@ def test_a_rest_catalog_over_s3():
     }
 
 
+def test_a_rest_catalog_that_verifies_signatures():
+    """Java signs the catalog's requests by names of their own; the store's keys stay what they are."""
+    signed = {"rest.sigv4-enabled": "true", "rest.signing-name": "glue", "client.region": "eu-west-1"}
+    keys = {"client.access-key-id": "a", "client.secret-access-key": "b", "s3.access-key-id": "s"}
+    java = java_properties({"type": "rest", "uri": "https://host", **signed, **keys})
+    assert java == {
+        "type": "rest",
+        "uri": "https://host",
+        **signed,
+        "rest.signing-region": "eu-west-1",
+        "rest.access-key-id": "a",
+        "rest.secret-access-key": "b",
+        "s3.access-key-id": "s",
+        "s3.secret-access-key": "b",
+    }
+
+
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
