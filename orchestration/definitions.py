@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 from orchestration.foreign_packages import refuse_foreign_packages
 
 if TYPE_CHECKING:
     from dagster import Definitions
+
+
+GARBAGE_THRESHOLD = 50_000
 
 
 def _definitions() -> Definitions:
@@ -43,5 +47,9 @@ gc.disable()
 try:
     defs = _definitions()
     defs.get_repository_def()  # Dagster's own part, which every process that loads this needs
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 finally:
     gc.enable()
+    # The daemon's questions make as many objects again. By default Python looks for garbage after 700.
+    gc.set_threshold(GARBAGE_THRESHOLD)
