@@ -143,6 +143,14 @@ def test_a_fault_ends_in_time_and_is_logged_once(
     assert (native.why_off() or "").startswith("the module failed")
 
 
+def test_a_call_that_waits_for_a_processor_is_no_fault(fresh: pytest.MonkeyPatch) -> None:
+    """However long it takes, as long as its process does not work for as long."""
+    fresh.setattr(native, "_TICK_SECONDS", 0.0001)
+    fresh.setattr(time, "process_time", lambda: 1.0)
+    assert take([GOOD] * 200_000, ID) is not None
+    assert native.why_off() is None
+
+
 def test_without_the_module_all_is_decoded(fresh: pytest.MonkeyPatch) -> None:
     """By a variable, and where wasmtime cannot be had."""
     fresh.setenv("SLUICE_NATIVE", "0")
