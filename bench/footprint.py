@@ -51,6 +51,7 @@ _KINDS = {
     "dagster code-server": "Dagster's code server",
     "multiprocessing": "runs",
     "run_resident": "runs",  # forked, and what they are forked from
+    "runs_asleep": "runs",
     "-m cli watch": "metrics, catalog and states",
     "-m cli up": "up itself",
 }

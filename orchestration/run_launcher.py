@@ -35,12 +35,15 @@ class ForkingRunLauncher(DefaultRunLauncher):
         if path is None or module_of(run) != MODULE:
             super().launch_run(context)
             return
-        started = fork_run(path, run.run_id, arguments_of(self._instance, run))
+        started = fork_run(path, run.run_id, run.job_name, arguments_of(self._instance, run))
         if isinstance(started, str):
             self._instance.report_engine_event(f"Spawned, not forked: {started}", run, cls=type(self))
             super().launch_run(context)
             return
-        record = record_of(started, ServerFolder(Path(os.environ[ENVIRONMENT_HOME]), NAME))
+        if started.was_asleep:
+            told = f"{NAME} was asleep and has been started for this run"
+            self._instance.report_engine_event(told, run, cls=type(self))
+        record = record_of(started.pid, ServerFolder(Path(os.environ[ENVIRONMENT_HOME]), NAME))
         self._instance.add_run_tags(run.run_id, {TAG_PROCESS: json.dumps(asdict(record))})
         now = self._instance.get_run_by_id(run.run_id)
         if now and now.status is DagsterRunStatus.CANCELING:  # since before the tag

@@ -2,8 +2,9 @@
 
 It opens no connection, instance or session and starts no thread: a fork would leave them halfway. Threads and
 descriptors are counted before each fork; with one too many the run is spawned. A reload replaces the program
-by itself (``exec``): it stays the parent of the runs under way, and who asks meanwhile waits. All are one
-process group, so that whoever stops it stops the runs.
+by itself (``exec``): it stays the parent of the runs under way, and who asks meanwhile waits. After a time
+without work a small program takes its place. All are one process group, so that whoever stops it stops the
+runs.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import NoReturn
 
 from dagster import DagsterInstance, DagsterRunStatus
 
 from servers.private_dagster import execute_run
-from servers.runs import MOST_BYTES, READY, RENEW
+from servers.runs import MOST_BYTES, READY, RENEW, WOKEN
+from servers.runs_asleep import ASLEEP, AWAKE, become
 from spark_jobs import WITHIN
 
 # What runs import when they get there, and the definitions leave out.
@@ -38,6 +42,8 @@ _LATER = (
     *(f"{WITHIN}spark_jobs.{name}" for name in ("monitoring.checkup", "upkeep.read_figures")),
 )
 _CLIENT_SECONDS = 10.0
+# They come by the clock and are not work that it stays awake for.
+_REGULAR_JOBS = frozenset({"checks", "event_log_upkeep"})
 
 
 class _Stopped(BaseException):
@@ -50,20 +56,23 @@ class Resident:
 
     listener: socket.socket
     runs: dict[int, str]
+    is_woken: bool = False  # until it has answered once
     refusal: str = ""
+    sleep_after_seconds: float = 0.0
+    worked_at: float = -inf
+    regular: set[int] = field(default_factory=set)
     exit_code: int = 0
     wake: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
 
     def serve(self) -> None:
-        """Fork and report until SIGTERM."""
+        """Fork and report until SIGTERM, or sleep."""
         wake, told = self.wake
         for each in self.wake:
             each.setblocking(False)
         signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.reap()  # those that ended during the reload
-        while True:
-            readable = select.select([self.listener, wake], [], [])[0]
+        while readable := select.select([self.listener, wake], [], [], self._seconds_left())[0]:
             if wake in readable:
                 wake.recv(MOST_BYTES)
                 self.reap()
@@ -72,11 +81,17 @@ class Resident:
                 with client, contextlib.suppress(OSError):
                     client.settimeout(_CLIENT_SECONDS)
                     self._answer(client)
+        become(ASLEEP, self.listener)
+
+    def _seconds_left(self) -> float | None:
+        """Return for how long it stays awake without work; None while runs are under way."""
+        return None if self.runs else max(0.0, self.worked_at + self.sleep_after_seconds - time.monotonic())
 
     def load(self) -> None:
         """Import and build all, and take it out of the garbage collector's work."""
         try:
             loaded = import_module(f"{WITHIN}orchestration.definitions")
+            self.sleep_after_seconds = loaded.defs.resources["sluice"].config.spark.sleep_after_seconds
             loaded.defs.get_repository_def().load_all_definitions()
         except Exception as error:  # noqa: BLE001  (the spawned run will say it all)
             self.refusal = f"the definitions could not be loaded: {error}"
@@ -97,13 +112,18 @@ class Resident:
 
     def _answer(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):  # who wants it renewed is gone
-            client.send((self.refusal or self.halfway(client)).encode() or READY)
+            ready = WOKEN if self.is_woken else READY
+            client.send((self.refusal or self.halfway(client)).encode() or ready)
         request = client.recv(MOST_BYTES)
+        was_woken, self.is_woken = self.is_woken, False
         if request == RENEW:
-            self._renew()
+            if not was_woken:  # else it has loaded them since it was asked
+                self._renew()
         elif request:
-            run_id, _, arguments = request.decode().partition(" ")
-            client.send(str(self.fork(run_id, partial(execute_run, arguments), client)).encode())
+            run_id, job, arguments = request.decode().split(" ", 2)
+            pid = self.fork(run_id, partial(execute_run, arguments), client)
+            self.regular |= {pid} if job in _REGULAR_JOBS else set()
+            client.send(str(pid).encode())
 
     def halfway(self, *clients: socket.socket) -> str:
         """Return what a fork would leave halfway: a thread, or a descriptor that both would use."""
@@ -136,23 +156,21 @@ class Resident:
             if not ended:
                 continue
             del self.runs[pid]
+            if pid not in self.regular:
+                self.worked_at = time.monotonic()
+            self.regular.discard(pid)
             if run_id and status and not self.halfway():
                 self.fork("", partial(_end_dead_run, run_id, pid, os.waitstatus_to_exitcode(status)))
 
     def _renew(self) -> NoReturn:
-        self.listener.set_inheritable(True)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it is handled again
-        runs = [f"{pid}:{run_id}" for pid, run_id in self.runs.items()]
-        assert __spec__ is not None  # noqa: S101
-        program = [sys.executable, "-m", __spec__.name, sys.argv[1], str(self.listener.fileno())]
-        os.execv(sys.executable, [*program, *runs])  # noqa: S606
+        become(AWAKE, self.listener, "renewed", *(f"{pid}:{run_id}" for pid, run_id in self.runs.items()))
 
 
-def main(path: str, listening: str | None = None, *runs: str) -> None:
-    """Run until SIGTERM; a forked run leaves this too. The rest is what a reload carries over."""
-    listener = socket.socket(fileno=int(listening)) if listening else listen(Path(path))
-    under_way = (run.split(":") for run in runs)
-    resident = Resident(listener, {int(pid): run_id for pid, run_id in under_way})
+def main(listening: str, how: str, *runs: str) -> None:
+    """Run until SIGTERM or sleep; a forked run leaves this too. The runs are those from before a reload."""
+    by_pid = {int(pid): run_id for pid, run_id in (run.split(":") for run in runs)}
+    worked_at = -inf if how == "woken" else time.monotonic()
+    resident = Resident(socket.socket(fileno=int(listening)), by_pid, how == "woken", worked_at=worked_at)
     atexit.register(resident.end)  # before all others, so it runs after them
     signal.signal(signal.SIGTERM, _stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -161,18 +179,6 @@ def main(path: str, listening: str | None = None, *runs: str) -> None:
         resident.serve()
     except _Stopped:
         resident.wait()
-
-
-def listen(path: Path) -> socket.socket:
-    """Return a listening socket that only this user can reach."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    listener.listen(128)
-    return listener
 
 
 def _stop(*_: object) -> NoReturn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import socket
 import stat
@@ -23,6 +24,7 @@ from spark_jobs.protocol.errors import fault
 
 MODULE = f"{WITHIN}orchestration.definitions"
 LOAD_SECONDS = 120.0
+SOCKET_VARIABLE = "DAGSTER_CODE_SERVER_SOCKET"  # Dagster's
 # A socket's path has 103 bytes at most on macOS, 107 on Linux; locations have short names.
 LONGEST_FOLDER = 80
 
@@ -44,6 +46,11 @@ class CodeServer:
             return client.connect_ex(str(self.socket)) == 0
 
 
+def is_code_server() -> bool:
+    """True in the process of ``up`` that loads the definitions; False in a run that it spawned."""
+    return SOCKET_VARIABLE in os.environ and multiprocessing.parent_process() is None
+
+
 def process_name(location: str) -> str:
     """Return the process name of a location, for its record and log."""
     return f"dagster-code-{location}"
@@ -59,7 +66,7 @@ def start_code_server(
     command += ["--use-python-environment-entry-point", "--location-name", location, "-m", MODULE]
     command += ["--log-level", "warning"]
     # In a variable, so that the sensor of topics finds it too.
-    environment = {**environment, "DAGSTER_CODE_SERVER_SOCKET": str(path)}
+    environment = {**environment, SOCKET_VARIABLE: str(path)}
     process = ServerProcess(ServerFolder(home, process_name(location)), command, environment, working_folder)
     return CodeServer(location, process, path)
 

@@ -93,7 +93,7 @@ class SparkSettings(_WithSecrets):
     )
     sleep_after_seconds: values.Duration = key(
         "15m",
-        "Stop the server of `./sluice up` after this time without use. The next run starts it.",
+        "Stop the server of `./sluice up` and `sluice-runs` after this time without work. A run starts both.",
         alias="sleep_after",
     )
     conf: values.SecretProperties = Field(
@@ -112,7 +112,7 @@ class RunsSettings(Frozen):
     """Dagster's runs: their processes in `./sluice up`, and what the backlog sensor puts in them."""
 
     start: Annotated[RunStart, values.choice(RunStart)] = key(
-        "spawn",
+        "fork",
         "`fork`: copy a process that has loaded Sluice and the definitions, where that is safe. `spawn`: each"
         " run loads them.",
     )

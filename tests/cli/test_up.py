@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15
 SCRAPE_SECONDS = 60
 JSON = {"Content-Type": "application/json"}
+STATUS = '{runOrError(runId: "%s") {... on Run {status}}}'
 TOLD_APART = {
     *("Dagster's code server", "Dagster's daemon", "Dagster's webserver"),
     *("metrics, catalog and states", "Spark's server", "up itself"),
@@ -86,17 +87,46 @@ def printed_address(printed: Path, what: str) -> str:
     return found[1]
 
 
-def asked(ui: str, headers: dict[str, str] | None = None) -> int:
-    """Ask to stop a sensor, or without headers for the version as the UI's page does; return the status."""
-    query = 'mutation{stopSensor(id:"x"){__typename}}' if headers else "{version}"
-    body = json.dumps({"query": query}).encode()
-    ours = {"Content-Type": "application/json", "Origin": ui}
-    request = urllib.request.Request(f"{ui}/graphql", body, ours if headers is None else headers)  # noqa: S310  (our own)
+def asked(ui: str, headers: dict[str, str]) -> int:
+    """Ask to stop a sensor; return the status."""
+    body = json.dumps({"query": 'mutation{stopSensor(id:"x"){__typename}}'}).encode()
+    request = urllib.request.Request(f"{ui}/graphql", body, headers)  # noqa: S310  (our own)
     try:
         with urllib.request.urlopen(request, timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
+
+
+def answered(ui: str, query: str) -> Any:
+    """Ask as the UI's page does."""
+    headers = {**JSON, "Origin": ui}
+    request = urllib.request.Request(f"{ui}/graphql", json.dumps({"query": query}).encode(), headers)  # noqa: S310  (our own)
+    with urllib.request.urlopen(request, timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
+        return json.load(answer)["data"]
+
+
+def materialize(ui: str, table: str) -> None:
+    """Materialize a table as the UI does, and wait for its run."""
+    drain = 'repositoryLocationName: "sluice", repositoryName: "__repository__", jobName: "drain"'
+    selector = f'{drain}, assetSelection: [{{path: ["lake", "{table}"]}}]'
+    asked_for = f'executionParams: {{selector: {{{selector}}}, runConfigData: "{{}}"}}'
+    told = answered(ui, f"mutation{{launchRun({asked_for}){{... on LaunchRunSuccess{{run{{runId}}}}}}}}")
+    run = told["launchRun"]["run"]["runId"]
+    deadline = time.monotonic() + SCRAPE_SECONDS
+    while (status := answered(ui, STATUS % run)["runOrError"]["status"]) != "SUCCESS":
+        assert status not in {"FAILURE", "CANCELED"}
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+
+
+def put_to_sleep(home: Path) -> None:
+    """Let `up` see that nothing used Spark for long, as soon as nothing uses it."""
+    deadline = time.monotonic() + SCRAPE_SECONDS
+    while not read_endpoints(str(home)).spark_asleep:
+        os.utime(home / "run" / "spark.lock", (0, 0))
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def scraped(printed: Path, what: str, path: str = "") -> str:
@@ -117,7 +147,7 @@ def scraped(printed: Path, what: str, path: str = "") -> str:
 def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     sluice_up: subprocess.Popen[str], up_home: Path, sluice: Sluice
 ) -> None:
-    """One `up` a state folder; over TLS check, status and the bench's watch work; `down` alone ends it."""
+    """One `up` a state folder; over TLS, and while Spark sleeps, others work beside it; `down` ends it."""
     record = read_up(str(up_home))
     assert record is not None
     assert record.pid == sluice_up.pid
@@ -126,6 +156,25 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
         assert refused.returncode == 78
         assert str(record.pid) in refused.stderr
 
+    pids = recorded_pids(up_home)
+    servers = {"kafka", "spark-connect", "sample-stream", "watch", "serve"}
+    servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice", "sluice-runs"}
+    assert set(pids) == servers
+    assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
+    told = scraped(up_home.parent / "up.out", "metrics")
+    assert "GET /v1/{prefix}/namespaces" in scraped(up_home.parent / "up.out", "catalog server", "/v1/config")
+    assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
+    until = time.monotonic() + 2
+    watched = usage((sluice_up.pid,), lambda: time.monotonic() >= until)
+    assert set(watched.bytes_by_kind) >= TOLD_APART
+    assert watched.cores > 0
+    ui = printed_address(up_home.parent / "up.out", "Dagster UI")
+    assert answered(ui, "{version}")
+    for refused_with, headers in FROM_ELSEWHERE:
+        assert asked(ui, headers) == refused_with
+    with pytest.raises(InvalidStatus):
+        connect(ui.replace("http", "ws") + "/graphql", origin=Origin("http://evil.example"))
+    put_to_sleep(up_home)
     checked = sluice("check", "flights", home=up_home)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "FAIL" not in checked.stdout
@@ -137,25 +186,8 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     states = {p["pipeline"]: p["state"] for p in json.loads(seen.stdout.splitlines()[-1])["pipelines"]}
     assert set(states) == {"flights", "weather"}
     assert set(states.values()) <= {"new", "behind", "caught-up"}
-
-    pids = recorded_pids(up_home)
-    servers = {"kafka", "spark-connect", "sample-stream", "watch", "serve"}
-    servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice"}
-    assert set(pids) == servers
-    assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
-    told = scraped(up_home.parent / "up.out", "metrics")
-    assert "GET /v1/{prefix}/namespaces" in scraped(up_home.parent / "up.out", "catalog server", "/v1/config")
-    assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
-    until = time.monotonic() + 2
-    watched = usage((sluice_up.pid,), lambda: time.monotonic() >= until)
-    assert set(watched.bytes_by_kind) >= TOLD_APART
-    assert watched.cores > 0
-    ui = printed_address(up_home.parent / "up.out", "Dagster UI")
-    assert asked(ui) == 200
-    for refused_with, headers in FROM_ELSEWHERE:
-        assert asked(ui, headers) == refused_with
-    with pytest.raises(InvalidStatus):
-        connect(ui.replace("http", "ws") + "/graphql", origin=Origin("http://evil.example"))
+    materialize(ui, "flights")
+    put_to_sleep(up_home)
     began = time.monotonic()
     assert sluice("down", home=up_home).returncode == 0
     assert time.monotonic() - began < STOP_SECONDS

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,12 @@ import dagster
 import httpx
 import psutil
 import pytest
-from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus
+from dagster import DagsterInstance, DagsterRunStatus
 from dagster._cli.api import execute_run_command
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import RunLauncher
+from dagster._core.test_utils import create_run_for_test
+from dagster._daemon.monitoring.run_monitoring import check_run_timeout
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import deserialize_value
 
@@ -29,7 +33,10 @@ from prove.lab.dagster_daemon import running_dagster, wait_beyond
 from prove.lab.pipeline_lab import make_lab, orders
 from servers import private_dagster
 from servers.dagster import PROJECT, prepare_dagster_home
-from servers.runs import SOCKET_VARIABLE, TAG_PROCESS
+from servers.environment import sluice_environment
+from servers.process import ServerFolder, record_of
+from servers.runs import SOCKET_VARIABLE, TAG_PROCESS, ForkedRun, fork_run, start_resident
+from servers.runs_asleep import ASLEEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 120.0
 RECORDS, BATCH = 600, 20
+MOST_ASLEEP_BYTES = 20 << 20  # shared pages included
 
 
 def test_the_private_names_are_those_of_the_known_version() -> None:
@@ -93,6 +101,15 @@ def running(daemon: DagsterDaemon) -> DagsterRun:
     return wait_for(found)
 
 
+def monitor_often(folder: Path) -> None:
+    """Have Dagster look at runs every second, not every ten."""
+    prepare_dagster_home(folder)
+    path, often = folder / "dagster.yaml", "poll_interval_seconds: 1\n"
+    text = path.read_text().replace("poll_interval_seconds: 10\n", often)
+    assert often in text
+    path.write_text(text)
+
+
 def pid_of(run: DagsterRun) -> int:
     """Return the pid of a forked run."""
     return int(json.loads(run.tags[TAG_PROCESS])["pid"])
@@ -107,12 +124,11 @@ def cancel(daemon: DagsterDaemon, run: DagsterRun) -> None:
     assert answer.json()["data"]["terminateRun"]["__typename"] == "TerminateRunSuccess"
 
 
-def why_spawned(daemon: DagsterDaemon, run: DagsterRun) -> list[str]:
-    """Return what the run says about its start."""
+def told(daemon: DagsterDaemon, run: DagsterRun) -> str:
+    """Return the messages of all events of the run."""
     with daemon.instance() as instance:
-        events = instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT)
-    found = [event.dagster_event.message or "" for event in events if event.dagster_event]
-    return [message for message in found if "Spawned, not forked" in message]
+        entries = instance.all_logs(run.run_id)
+    return "\n".join(entry.dagster_event.message or "" for entry in entries if entry.dagster_event)
 
 
 @pytest.mark.kafka
@@ -126,6 +142,7 @@ def test_forked_runs_drain_and_end_as_spawned_ones(
     kafka.produce(topic, orders(0, RECORDS))
     settings = {"bootstrap": kafka, "topic": topic, "freshness": "1s", "max_batch_records": BATCH}
     lab = make_lab(tmp_path, spark_remote=spark_remote, **settings)
+    monitor_often(tmp_path / "home" / "dagster")
     with running_dagster(lab, tmp_path / "home") as daemon:
         assert daemon.servers is not None
         assert daemon.servers.resident is not None
@@ -148,28 +165,51 @@ def test_forked_runs_drain_and_end_as_spawned_ones(
         os.kill(resident.pid, signal.SIGKILL)
         os.kill(pid_of(under_way), signal.SIGKILL)
         wait_for(lambda: daemon.drains(DagsterRunStatus.FAILURE)[1:])
-        (told,) = [
+        (failure,) = [
             text for text in daemon.failures() if "has ended" in text and str(pid_of(under_way)) in text
         ]
-        assert "Detected run worker status FAILED" in told
+        assert "Detected run worker status FAILED" in failure
 
         assert wait_beyond(lab, RECORDS - 1) == RECORDS
         spawned, *forked = daemon.drains()
         assert TAG_PROCESS not in spawned.tags
-        assert "does not answer" in why_spawned(daemon, spawned)[0]
+        assert "Spawned, not forked: the process that forks runs does not answer" in told(daemon, spawned)
         assert [run.status.value for run in forked] == ["FAILURE", "FAILURE", "CANCELED"]
     assert sorted(lab.rows().column("id").to_pylist()) == list(range(RECORDS))
+
+
+def test_a_forked_run_ends_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster's run monitoring interrupts its process by our launcher, and the run fails with the reason."""
+    prepare_dagster_home(tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv(SOCKET_VARIABLE, str(tmp_path / "runs"))
+    _, ref = private_dagster.launcher_option()
+    with (
+        DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance,
+        subprocess.Popen(["sleep", "60"]) as process,
+    ):
+        record = json.dumps(asdict(record_of(process.pid, ServerFolder(tmp_path, "runs"))))
+        tags = {TAG_PROCESS: record, "dagster/max_runtime": "1"}
+        run = create_run_for_test(instance, status=DagsterRunStatus.STARTED, tags=tags)
+        (started,) = instance.get_run_records()
+        check_run_timeout(instance, started._replace(start_time=1.0), logging.getLogger(), 1800.0)
+        assert process.wait(PATIENCE_SECONDS) == -signal.SIGINT
+        (ended,) = instance.get_runs()
+        said = instance.all_logs(run.run_id)[-1].dagster_event
+    assert ended.status is DagsterRunStatus.FAILURE
+    assert said is not None
+    assert said.message == "Exceeded maximum runtime of 1 seconds."
 
 
 def answers(program: str, folder: Path) -> list[str]:
     """Return what the program, which has a resident, prints."""
     start = """
 import os, sys, threading
-from pathlib import Path
 from dagster import DagsterInstance
 from dagster._core.test_utils import create_run_for_test
-from orchestration.run_resident import Resident, listen
-resident = Resident(listen(Path(os.environ["DAGSTER_HOME"], "runs")), {})
+from orchestration.run_resident import Resident
+from servers.runs_asleep import listen
+resident = Resident(listen(os.environ["DAGSTER_HOME"] + "/runs"), {})
 """
     prepare_dagster_home(folder)
     environment = {**os.environ, "DAGSTER_HOME": str(folder)}
@@ -211,3 +251,36 @@ with DagsterInstance.get() as instance:
     status, pid = end.split()
     assert status == "FAILURE"
     assert f"The process of this run ({pid}) was killed by signal 9." in message
+
+
+def test_the_process_that_forks_runs_sleeps_without_work(tmp_path: Path) -> None:
+    """It wakes for a run, which is told so, and stays awake for a time after work, not after checks."""
+    (tmp_path / "sluice.yaml").write_text(
+        "version: 1\nspark: {sleep_after: 2s}\npipelines: {one: {topic: one, table: lake.one}}\n"
+    )
+    prepare_dagster_home(tmp_path)
+    environment = sluice_environment(tmp_path, tmp_path / "sluice.yaml") | {"DAGSTER_HOME": str(tmp_path)}
+    resident = start_resident(tmp_path, environment, tmp_path)
+    process, path = psutil.Process(resident.process.pid), str(resident.socket)
+
+    def is_asleep() -> bool:
+        return ASLEEP in process.cmdline()
+
+    def run(job: str) -> bool:
+        started = fork_run(path, "none", job, "no arguments")
+        assert isinstance(started, ForkedRun)
+        return started.was_asleep
+
+    try:
+        resident.process.wait_until(lambda: resident.socket.exists() and is_asleep(), PATIENCE_SECONDS)
+        assert process.memory_info().rss < MOST_ASLEEP_BYTES
+        assert (run("drain"), run("drain")) == (True, False)
+        resident.process.wait_until(lambda: not process.children()[1:], PATIENCE_SECONDS)
+        ended = time.monotonic()
+        assert not is_asleep()
+        resident.process.wait_until(is_asleep, PATIENCE_SECONDS)
+        assert time.monotonic() - ended > 1
+        assert run("checks")
+        resident.process.wait_until(is_asleep, PATIENCE_SECONDS)
+    finally:
+        resident.process.stop()

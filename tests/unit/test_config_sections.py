@@ -108,7 +108,7 @@ EVERY_SECTION = {
     "version": "1",
     "catalog": {"name": "lake", "uri": "http://catalog:8181"},
     "spark": {"task_memory": "1GiB", "master": "local[2]"},
-    "runs": {"start": "fork"},
+    "runs": {"start": "spawn"},
     "listeners": {"hosts": "sluice.example.com", "tls": {"cert": "/all.pem"}},
     "ui": {"listen": "[::1]:3000", "tls": {"cert": "/ui.pem"}},
     "metrics": {"listen": "off", "tls": {"cert": "/metrics.pem"}},
