@@ -16,7 +16,7 @@ import click
 
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, StateWord
-from cli.commands.status import look, up_state
+from servers.environment import leave_pandas_out
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.texts import count
@@ -34,6 +34,7 @@ _GOES_ITS_WAY = frozenset({StateWord.CAUGHT_UP, StateWord.BEHIND})
 @click.option("--insecure", is_flag=True, help="Allow other machines to use them without tokens.")
 def command(metrics: int | None, catalog: int | None, insecure: bool) -> None:
     """Serve metrics and the catalog, and print the pipelines' state, for `./sluice up` until SIGTERM."""
+    leave_pandas_out()
     from cli.commands.catalog import serve_catalog
     from cli.commands.metrics import serve_metrics
 
@@ -49,6 +50,8 @@ def command(metrics: int | None, catalog: int | None, insecure: bool) -> None:
 
 def _watch(config: SluiceConfig, served: Sequence[Thread]) -> None:
     """Print the state of the pipelines as configured at the time; end with a listener, to be restarted."""
+    from cli.commands.status import look, up_state
+
     words: dict[str, StateWord] = {}
     while all(thread.is_alive() for thread in served):
         config = _as_it_is_now(config)
