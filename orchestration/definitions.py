@@ -24,7 +24,7 @@ def _definitions() -> Definitions:
     refuse_foreign_packages()
     from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
     from servers.code_server import is_code_server  # noqa: PLC0415
-    from servers.environment import leave_pandas_out  # noqa: PLC0415
+    from servers.light_process import leave_pandas_out, read_migrations_once  # noqa: PLC0415
     from servers.runs import renew_resident  # noqa: PLC0415
     from spark_jobs.config.file import load_written, with_listed_topics  # noqa: PLC0415
     from spark_jobs.protocol.errors import SluiceError  # noqa: PLC0415
@@ -32,6 +32,7 @@ def _definitions() -> Definitions:
     renew_resident()  # it loads them meanwhile
     if is_code_server():
         leave_pandas_out()
+    read_migrations_once()
     # Modules imported before this line are frozen until the process ends. DuckDB, which filters and
     # expressions import, must not be among them: it would print 44 lines about leaked objects.
     gc.freeze()

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from dagster import DagsterInstance, DagsterRunStatus
 
-from servers.private_dagster import execute_run
+from servers.private_dagster import execute_run, load_migrations
 from servers.runs import MOST_BYTES, READY, RENEW, WOKEN
 from servers.runs_asleep import ASLEEP, AWAKE, become
 from spark_jobs import WITHIN
@@ -97,6 +97,7 @@ class Resident:
             self.refusal = f"the definitions could not be loaded: {error}"
         for name in _LATER:
             import_module(name)
+        load_migrations()
         gc.freeze()
 
     def end(self) -> None:

@@ -59,6 +59,15 @@ def module_of(run: DagsterRun) -> str | None:
     return getattr(origin.repository_origin.code_pointer, "module", None) if origin else None
 
 
+def load_migrations() -> None:
+    """Load what each instance of Dagster compares its database with, to be kept in this process."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+    from dagster._core.storage.runs.sqlite import sqlite_run_storage  # noqa: PLC0415
+    from dagster._core.storage.sql import get_alembic_config  # noqa: PLC0415
+
+    ScriptDirectory.from_config(get_alembic_config(sqlite_run_storage.__file__)).get_heads()
+
+
 def execute_run(arguments: str) -> None:
     """Run the command ``dagster api execute_run`` here. May raise ``SystemExit``."""
     from dagster._cli.api import execute_run_command  # noqa: PLC0415

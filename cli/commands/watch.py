@@ -16,7 +16,7 @@ import click
 
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, StateWord
-from servers.environment import leave_pandas_out
+from servers.light_process import leave_pandas_out
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.texts import count
