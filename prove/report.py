@@ -50,6 +50,7 @@ CATALOGS = {
     "postgres": "Postgres, local folder",
     "rest": "Iceberg's REST server, S3",
     "nessie": "Nessie, S3",
+    "glue": "AWS Glue by moto, S3",
     "secured": "SQLite; Kafka over TLS with rights on the topic alone",
 }
 _STYLE = (

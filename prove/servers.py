@@ -24,7 +24,7 @@ from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 # Those whose tables lie in the object store, and those whose tables do not.
 _OVER_S3 = {"rest": start_rest_catalog, "nessie": start_nessie}
-_CATALOGS = (*_OVER_S3, "postgres")
+_CATALOGS = (*_OVER_S3, "glue", "postgres")
 SPARK = "spark-connect"
 
 
@@ -55,7 +55,9 @@ class Servers:
         return str(self._once("s3", start_s3).endpoint)
 
     def catalog(self, name: str) -> dict[str, str]:
-        """Return PyIceberg's properties for ``postgres``, or ``rest`` or ``nessie``, over a bucket each."""
+        """Return PyIceberg's properties for ``postgres``, or for another one over a bucket of its own."""
+        if name == "glue":
+            return store_at(self.s3()).glue_properties
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
 
     def secured_kafka(self) -> SecuredKafka:

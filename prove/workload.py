@@ -21,12 +21,14 @@ SQLITE = "sqlite"
 POSTGRES = "postgres"
 REST = "rest"
 NESSIE = "nessie"
+GLUE = "glue"
 SECURED = "secured"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
     POSTGRES: "a catalog in Postgres",
     REST: "Iceberg's REST server over S3",
     NESSIE: "Nessie over S3",
+    GLUE: "AWS Glue by moto's server, made to compare versions",
     SECURED: "the embedded catalog; Kafka over TLS, by a user with rights on the topic alone",
 }
 
@@ -61,6 +63,11 @@ class Testbed:
             return
         if catalog == POSTGRES:
             configure(lab, "catalog", {"uri": self.catalogs[catalog]["uri"]})
+            yield workload
+            return
+        if catalog == GLUE:
+            configure(lab, "catalog", {"uri": None, **self.catalogs[catalog]})
+            configure(lab, "", {"state": f"s3://{new_bucket(self.s3_endpoint)}/log"})
             yield workload
             return
         with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:

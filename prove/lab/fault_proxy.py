@@ -69,7 +69,7 @@ class FaultProxy(HttpProxy):
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
-        self._armed: list[tuple[Callable[[str, str], bool], Fault]] = []
+        self._armed: list[tuple[Callable[[str, str], bool], Fault, bool]] = []
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
         self.late_statuses: list[int] = []
@@ -81,10 +81,15 @@ class FaultProxy(HttpProxy):
         for thread in self._late:
             thread.join()
 
-    def arm(self, fault: Fault, matches: Callable[[str, str], bool]) -> None:
-        """Apply the fault to the next request whose method and path match."""
+    def arm(
+        self, fault: Fault, matches: Callable[[str, str], bool], *, takes_creations: bool = False
+    ) -> None:
+        """Apply the fault to the next request whose method and path match.
+
+        A table is created by a commit to it: with ``takes_creations`` that is one too.
+        """
         with self._lock:
-            self._armed.append((matches, fault))
+            self._armed.append((matches, fault, takes_creations))
 
     def disarm(self) -> None:
         """Clear the faults that no request has met."""
@@ -132,7 +137,9 @@ class FaultProxy(HttpProxy):
             return Fault.CUT_BEFORE
         with self._lock:
             for armed in self._armed:
-                matches, fault = armed
+                matches, fault, takes_creations = armed
+                if not takes_creations and b'"assert-create"' in request.body:
+                    continue
                 if matches(request.method, request.path):
                     self._armed.remove(armed)
                     return fault

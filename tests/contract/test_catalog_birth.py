@@ -163,7 +163,7 @@ def test_whatever_a_creating_call_is_answered_one_table_is_made(served_lake: Lak
     """By a repeated one at once, by others with the next run; a call that comes later does not."""
     with FaultProxy(served_lake.properties["uri"]) as proxy:
         lake = served_lake.behind(proxy.url)
-        proxy.arm(fault, is_table_commit)
+        proxy.arm(fault, is_table_commit, takes_creations=True)
         if fault in {Fault.LANDED_409, Fault.LANDED_TWICE}:
             lake.make_table(dead_letters=False)
         else:
