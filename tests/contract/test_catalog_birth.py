@@ -159,10 +159,10 @@ def die_at_call(kind: type[Catalog], patched: pytest.MonkeyPatch, call: int, *, 
     ],
     ids=lambda fault: fault.name.lower(),
 )
-def test_whatever_a_creating_call_is_answered_one_table_is_made(served_lake: Lake, fault: Fault) -> None:
+def test_whatever_a_creating_call_is_answered_one_table_is_made(rest_lake: Lake, fault: Fault) -> None:
     """By a repeated one at once, by others with the next run; a call that comes later does not."""
-    with FaultProxy(served_lake.properties["uri"]) as proxy:
-        lake = served_lake.behind(proxy.url)
+    with FaultProxy(rest_lake.properties["uri"]) as proxy:
+        lake = rest_lake.behind(proxy.url)
         proxy.arm(fault, is_table_commit, takes_creations=True)
         if fault in {Fault.LANDED_409, Fault.LANDED_TWICE}:
             lake.make_table(dead_letters=False)
@@ -175,8 +175,8 @@ def test_whatever_a_creating_call_is_answered_one_table_is_made(served_lake: Lak
         if fault is Fault.LATE_504:
             assert proxy.late_status() == HTTPStatus.CONFLICT
         assert sum(seen.fault is not None for seen in proxy.seen) == 1
-    assert served_lake.load().metadata.table_uuid == table.metadata.table_uuid
-    assert served_lake.offsets() == list(range(10))
+    assert rest_lake.load().metadata.table_uuid == table.metadata.table_uuid
+    assert rest_lake.offsets() == list(range(10))
 
 
 def test_a_creator_that_slept_finds_the_table_of_another_one(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import pytest
 
 from cli.commands import check_steps
+from cli.commands.check import command
 from cli.commands.check_steps import Checklist, Shared, check_pipeline, check_shared
 from cli.commands.preview import _print
-from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 from spark_jobs.hot.fresh import read_fresh
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import ConfigError
@@ -161,3 +162,22 @@ def test_spark_is_started_once_for_all_pipelines(
     monkeypatch.setattr(check_steps, "WorkSpark", lambda *_: SimpleNamespace(where=None))
     assert check_shared(Checklist(), config).session is None
     assert "skip  Spark" in capsys.readouterr().out
+
+
+def test_a_deep_check_without_a_pipeline_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scratch tables lie in a pipeline's namespace: without one nothing is tested."""
+    catalog = CatalogSettings(name="lake", properties={})
+    empty = SluiceConfig(home="/", state="/log", kafka={}, catalog=catalog, pipelines=())
+    asked: list[str] = []
+
+    def check_nothing(*_: object, beside: str) -> Shared:
+        asked.append(beside)
+        return Shared(None, None, None)
+
+    monkeypatch.setattr("cli.commands.check.load_config", lambda: empty)
+    monkeypatch.setattr(check_steps, "check_shared", check_nothing)
+    command.main(["--deep"], standalone_mode=False)
+    assert asked == [""]
+    assert "skip  catalog commits" in capsys.readouterr().out
