@@ -1,6 +1,7 @@
 """The sensor that starts drains: one look at all pipelines, a run for each that is due."""
 
 import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from orchestration.run_requests import (
 )
 from resources.sluice import Sluice
 from resources.spark import is_spark_local
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import beat
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
@@ -61,9 +62,7 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
     observed = topic_observations(seen, sluice, now)
-    # Runs with a Spark of their own wait for the machine's pool, and a round waits for none.
-    rounds = 0 if is_spark_local(sluice.config) else sluice.config.runs.rounds
-    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=rounds)
+    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=_rounds(sluice.config))
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -80,6 +79,12 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
 
 
+def _rounds(config: SluiceConfig) -> int:
+    """Return the most rounds at a time: none where runs start Spark and wait for the machine's pool."""
+    given = config.runs.rounds
+    return 0 if is_spark_local(config) else (os.cpu_count() or 1) if given is None else given
+
+
 def drains(
     looks: Sequence[Surveyed | Problem],
     instance: DagsterInstance,
@@ -90,7 +95,7 @@ def drains(
 ) -> tuple[list[RunRequest], dict[str, str]]:
     """Return the run requests and, by pipeline, the problems that prevent one.
 
-    Small drains share at most ``rounds`` runs; by default each has its own.
+    Small drains share at most ``rounds`` runs; without any each has its own.
     """
     now = time.time()
     history = RunHistory(instance, drain_job.name, now)

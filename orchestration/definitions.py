@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from dagster import Definitions
 
 
-GARBAGE_THRESHOLD = 50_000
-
-
 def _definitions() -> Definitions:
     refuse_foreign_packages()
     from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
@@ -57,4 +54,4 @@ try:
 finally:
     gc.enable()
     # The daemon's questions make as many objects again. By default Python looks for garbage after 700.
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    gc.set_threshold(50_000)

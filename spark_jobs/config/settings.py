@@ -116,9 +116,10 @@ class RunsSettings(Frozen):
         "`fork`: copy a process that has loaded Sluice and the definitions, where that is safe. `spawn`: each"
         " run loads them.",
     )
-    rounds: values.Number = key(
-        "0",
-        "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline.",
+    rounds: values.Number | None = key(
+        None,
+        "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline."
+        " Default: the cores of this machine.",
     )
 
 

@@ -89,7 +89,7 @@ def test_small_backlogs_share_runs_and_large_ones_do_not(instance: DagsterInstan
     assert names(shared[0]) | names(shared[1]) == {each.pipeline.name for each in small}
 
 
-def test_by_default_each_pipeline_has_a_run_of_its_own(instance: DagsterInstance) -> None:
+def test_each_pipeline_may_have_a_run_of_its_own(instance: DagsterInstance) -> None:
     """Without rounds nothing is shared, and one small pipeline alone makes no round either."""
     each = asked(instance, look("a"), look("b"), rounds=0)
     assert [request.tags["sluice/pipeline"] for request in each] == ["a", "b"]
