@@ -89,7 +89,7 @@ class Flow:
 def measure_many_pipelines(lab: Lab, pipelines: int, minutes: int) -> ManyPipelinesResult:
     """Run ``up`` with that many pipelines, and records for that many minutes after the first drains."""
     home = lab.folder / f"many-{pipelines}"
-    topics = [f"many-{number:04d}" for number in range(pipelines)]
+    topics = [f"many_{number:04d}" for number in range(pipelines)]
     tables = [f"bench.t{number:04d}" for number in range(pipelines)]
     admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
     for created in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
