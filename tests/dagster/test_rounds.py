@@ -16,7 +16,7 @@ from dagster._core.storage.dagster_run import DagsterRun, RunOpConcurrency
 from assets import rounds
 from assets.pipeline_asset import DRAIN, pool_of, table_key
 from assets.tables import table_asset
-from orchestration.backlog_sensor import drains
+from orchestration.backlog_sensor import drains, topic_observations
 from orchestration.run_requests import RunHistory, should_drain
 from resources.sluice import Sluice
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
@@ -122,6 +122,14 @@ def test_a_paused_pipeline_has_no_place_in_a_round(instance: DagsterInstance) ->
     """The others of the tick are drained."""
     paused = look("b", paused=Pause("the broker moves", "ada@box", 1))
     assert [names(each) for each in asked(instance, look("a"), paused, look("c"))] == [{"a", "c"}]
+
+
+def test_a_tick_observes_few_topics_and_the_next_one_others() -> None:
+    """The daemon writes them one by one before it starts runs: a thousand would take a minute."""
+    looks, sluice = [look(f"p{n}") for n in range(15)], Sluice(SLUICE.config)
+    first, second, third = (topic_observations(looks, sluice, now) for now in (1e9, 1e9 + 5, 1e9 + 10))
+    assert [len(first), len(second), len(third)] == [10, 5, 0]
+    assert len({str(each.asset_key) for each in (*first, *second)}) == 15
 
 
 class NoServers:
