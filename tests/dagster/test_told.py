@@ -86,9 +86,9 @@ def test_topics_are_observed_on_change_and_seldom() -> None:
     assert observed(6, 9e6) == [8]
     assert observed(7, 9e6 + 3599) == []
     assert observed(7, 9e6 + 3600) == [9]
-    assert len(observed(8, 2e7, topics=100)) == 100
+    assert [len(observed(8, 2e7 + n, topics=100)) for n in range(11)] == [*[10] * 10, 0]
     assert observed(9, 2e7 + 5999, topics=100) == []
-    assert len(observed(9, 2e7 + 6000, topics=100)) == 100
+    assert len(observed(9, 2e7 + 6009, topics=100)) == 10
 
 
 def _look(topic: str, end: dict[int, int]) -> Surveyed:
