@@ -1,4 +1,4 @@
-"""How near a table's metadata are to what its catalog takes, by the catalog's documents. Pure."""
+"""How near a table's metadata are to what its catalog takes, by the catalog's documents."""
 
 from __future__ import annotations
 

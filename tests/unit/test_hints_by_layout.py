@@ -54,6 +54,7 @@ OTHERS = {
     "after",
     "at",
     "before",
+    "credential",
     "exact",
     "force",
     "op",
