@@ -125,19 +125,25 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     With ``start: latest`` and no table yet, the last records there are. Raises ``SluiceError`` as a drain
     does, ``ConfigError`` also for a partitioning that the table could not be made with.
     """
-    source = connections.admin.source_state(pipeline.topic)
-    table = load_fresh(connections, pipeline.table)
-    if table is not None:
-        check_declared(pipeline, table)
+    source, table = topic_and_table(pipeline, connections)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     return preview_of(pipeline, connections, table, chunks)[0]
 
 
+def topic_and_table(pipeline: PipelineConfig, connections: Connections) -> tuple[SourceState, Table | None]:
+    """Return the topic's state, and the table if there is one; raises ``SluiceError`` as a drain does."""
+    source = connections.admin.source_state(pipeline.topic)
+    table = load_fresh(connections, pipeline.table)
+    if table is not None:
+        check_declared(pipeline, table)
+    return source, table
+
+
 def preview_of(
     pipeline: PipelineConfig, connections: Connections, table: Table | None, chunks: Sequence[Chunk]
-) -> tuple[Preview, pa.Table, Schema]:
-    """Return the outcome for these records, their rows, and the table's schema after a batch of them."""
+) -> tuple[Preview, pa.Table, ReadingPlan]:
+    """Return the outcome for these records, their rows, and the plan for the table after a batch of them."""
     schemas = connections.schemas(pipeline)
     progress = None if table is None else schemas.planned(progress_of(table))
     plan, evidence = look_at(ReadingPlan.to_observe(pipeline, schemas, progress), chunks)
@@ -175,7 +181,7 @@ def preview_of(
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in chunks_of_rows), Counter()),
         routed_tables=sum((Counter(each.routed_rows) for each in chunks_of_rows), Counter()),
     )
-    return seen, rows, schema
+    return seen, rows, plan
 
 
 def _starts(

@@ -12,18 +12,15 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.value_format import Framing
-from spark_jobs.connections.connect import load_fresh
 from spark_jobs.formats.avro.rewrite import rewriter
 from spark_jobs.formats.avro.schema import AvroSchema
 from spark_jobs.formats.protobuf.schema import ProtobufSchema
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.preview.preview import DeadLetterExample, Preview, newest, preview_of
-from spark_jobs.preview.sample import look_at, read_sample
+from spark_jobs.preview.preview import DeadLetterExample, Preview, newest, preview_of, topic_and_table
+from spark_jobs.preview.sample import read_sample
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.records.by_schema import framed_values
 from spark_jobs.records.decoder import Encoded
-from spark_jobs.records.reading_plan import ReadingPlan
-from spark_jobs.schema.declared import check_declared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,24 +66,18 @@ def rehearse(
     Writes no table. Raises ``SluiceError`` as ``preview`` does, ``ConfigError`` for a schema that cannot be
     used. The pipeline's format must have a schema, and with ``version`` a registry.
     """
-    source = connections.admin.source_state(pipeline.topic)
-    table = load_fresh(connections, pipeline.table)
-    if table is not None:
-        check_declared(pipeline, table)
+    source, table = topic_and_table(pipeline, connections)
     chunks = read_sample(connections.kafka, source, newest(source, max_records), max_records=max_records)
-    schemas = connections.schemas(pipeline)
-    progress = None if table is None else schemas.planned(progress_of(table))
-    plan, _ = look_at(ReadingPlan.to_observe(pipeline, schemas, progress), chunks)
+    today, _, plan = preview_of(pipeline, connections, table, chunks)
     changed = _with_schema(pipeline, plan.known, file, version)
     wanted = connections.schemas(changed)
-    new = wanted.known(progress and wanted.planned(progress)).every[-1]
+    new = wanted.known(None if table is None else wanted.planned(progress_of(table))).every[-1]
     left_out: Counter[str] = Counter()
     written = [_rewritten(chunk, plan.known, new, left_out) for chunk in chunks]
-    seen, rows, schema = preview_of(changed, connections, table, written)
-    today, _, _ = preview_of(pipeline, connections, table, chunks)
+    seen, rows, after = preview_of(changed, connections, table, written)
     known = {(each.partition, each.offset) for each in today.dead_letters}
     letters = tuple(each for each in seen.dead_letters if (each.partition, each.offset) not in known)
-    return Rehearsal(seen, letters, left_out, tuple(_failed_gates(pipeline, rows, schema)))
+    return Rehearsal(seen, letters, left_out, tuple(_failed_gates(pipeline, rows, after.schema)))
 
 
 def _with_schema(
@@ -142,7 +133,7 @@ def _refuse(why: str, _value: bytes) -> bytes:
 
 
 def _failed_gates(pipeline: PipelineConfig, rows: pa.Table, schema: Schema) -> Iterator[str]:
-    """Yield what the rows do not meet. A mirror's gates judge the rows that are left of its changes."""
+    """Yield what the rows do not meet; nothing of a mirror, whose gates judge the rows that changes leave."""
     if pipeline.layout.keeps_newest or not pipeline.gates:
         return
     judged = rows.select(columns_of(pipeline.gates, schema))
