@@ -1,26 +1,29 @@
-"""Conditional put on S3: create an object only if it does not exist (``If-None-Match: *``).
+"""Conditional put on object stores: create an object only if it does not exist.
 
 PyIceberg's and Arrow's writers check first and then replace, so of two concurrent writers the second wins.
-That stays so on other stores, and with credentials that only Arrow's client can get.
+That stays so on stores without an entry below, and with credentials that only Arrow's client can get.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from obstore import put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import S3Store
+from obstore.store import GCSStore, S3Store
 from pyarrow.fs import resolve_s3_region
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 # PyIceberg's names, in its order, to obstore's.
-_NAMES = {
+_S3_NAMES = {
     "s3.endpoint": "endpoint",
     "s3.region": "region",
     "client.region": "region",
@@ -31,6 +34,7 @@ _NAMES = {
     "s3.session-token": "session_token",
     "client.session-token": "session_token",
 }
+_GCS_NAMES = {"gcs.service.host": "base_url", "gcs.oauth2.token": "bearer_token"}
 # A workload's own. The rest of AWS's chain, roles and files of a user, is Arrow's alone.
 _OF_A_WORKLOAD = (
     "AWS_ACCESS_KEY_ID",
@@ -39,13 +43,17 @@ _OF_A_WORKLOAD = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _ARROWS_ALONE = ("s3.role-arn", "client.role-arn", "s3.profile-name", "client.profile-name", "s3.anonymous")
+_GOOGLES_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+# Kinds of that file that obstore reads. A federated workload's (``external_account``) is Arrow's alone.
+_GOOGLES_KINDS = frozenset({"service_account", "authorized_user"})
+_CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
 _RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 class ConditionalStore:
     """A bucket, opened by ``conditional_store``."""
 
-    def __init__(self, store: S3Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def create(self, path: str, content: bytes) -> None:
@@ -60,15 +68,17 @@ class ConditionalStore:
             raise OSError(_message(error)) from error
 
 
-def conditional_store(bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
-    """Open an S3 bucket; None if conditional puts are not possible. ``properties`` are the FileIO's.
+def conditional_store(scheme: str, bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
+    """Open a bucket; None if conditional puts are not possible. ``properties`` are the FileIO's.
 
-    Raises ``OSError`` when the region is not given and cannot be found out.
+    Raises ``OSError`` when S3's region is not given and cannot be found out.
     """
-    settings: dict[str, Any] = {}
-    for key, name in _NAMES.items():
-        if properties.get(key):
-            settings.setdefault(name, properties[key])
+    opened = _OPENERS[scheme](bucket, properties) if scheme in _OPENERS else None
+    return None if opened is None else ConditionalStore(opened)
+
+
+def _open_s3(bucket: str, properties: Mapping[str, str]) -> ObjectStore | None:
+    settings = _settings(_S3_NAMES, properties)
     if {"access_key_id", "secret_access_key"} <= settings.keys():
         settings.setdefault("session_token", "")  # or the environment's would go with these keys
     elif not any(map(os.environ.get, _OF_A_WORKLOAD)):
@@ -77,19 +87,51 @@ def conditional_store(bucket: str, properties: Mapping[str, str]) -> Conditional
         return None
     if not {"region", "endpoint"} & settings.keys():
         settings["region"] = resolve_s3_region(bucket)  # as PyIceberg does; obstore does not ask
-    options: ClientConfig = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
+    options: ClientConfig = {**_CLIENT}
     if proxy := properties.get("s3.proxy-uri"):
         options["proxy_url"] = proxy
     is_virtual = properties.get("s3.force-virtual-addressing", "").lower() in {"true", "1", "yes", "y"}
-    return ConditionalStore(
-        S3Store(
-            bucket,
-            client_options=options,
-            retry_config=_RETRIES,
-            virtual_hosted_style_request=is_virtual or "endpoint" not in settings,
-            **settings,
-        )
+    return S3Store(
+        bucket,
+        client_options=options,
+        retry_config=_RETRIES,
+        virtual_hosted_style_request=is_virtual or "endpoint" not in settings,
+        **settings,
     )
+
+
+def _open_gcs(bucket: str, properties: Mapping[str, str]) -> ObjectStore | None:
+    settings = _settings(_GCS_NAMES, properties)
+    if "bearer_token" not in settings and not _reads_googles_file():
+        return None
+    return GCSStore(bucket, client_options=_CLIENT, retry_config=_RETRIES, **settings)
+
+
+def _reads_googles_file() -> bool:
+    """Return False for a file of credentials that obstore cannot use; without one, others are found."""
+    file = os.environ.get(_GOOGLES_FILE)
+    if not file:
+        return True
+    with suppress(OSError, ValueError, AttributeError):  # Arrow tells what is wrong with the file
+        return json.loads(Path(file).read_text()).get("type") in _GOOGLES_KINDS
+    return False
+
+
+# By the scheme of the location; what opens a bucket returns None where only Arrow has the credentials.
+_Opener: TypeAlias = "Callable[[str, Mapping[str, str]], ObjectStore | None]"
+_OPENERS: dict[str, _Opener] = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), _open_s3),
+    **dict.fromkeys(("gs", "gcs"), _open_gcs),
+}
+
+
+def _settings(names: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return obstore's settings; of two properties for one setting the first counts."""
+    settings: dict[str, Any] = {}
+    for key, name in names.items():
+        if properties.get(key):
+            settings.setdefault(name, properties[key])
+    return settings
 
 
 def _message(error: Exception) -> str:

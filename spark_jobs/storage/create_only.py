@@ -1,8 +1,8 @@
 """Store of small immutable objects below a root in any storage that PyIceberg supports.
 
 Objects are never rewritten, because a rewrite truncates first and object stores cannot append. On a local
-disk and on S3 the storage prevents a second write; elsewhere a concurrent second writer replaces the first.
-No correctness depends on it: the table is the truth. The module lists files too.
+disk and with ``conditional_put`` the storage prevents a second write; elsewhere a concurrent second writer
+replaces the first. No correctness depends on it: the table is the truth. The module lists files too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from spark_jobs.storage.errors import in_a_line, known_store_error
 
 if TYPE_CHECKING:
     from spark_jobs.storage.conditional_put import ConditionalStore
-
-
-_S3 = frozenset({"s3", "s3a", "s3n"})
 
 
 class CreateOnlyStore:
@@ -86,12 +83,12 @@ class CreateOnlyStore:
 
     @cached_property
     def _conditional(self) -> ConditionalStore | None:
-        if self._scheme not in _S3:
+        if self._local_root is not None:
             return None
         # Loaded where there is a bucket: most commands know none.
         from spark_jobs.storage.conditional_put import conditional_store  # noqa: PLC0415
 
-        return conditional_store(self._bucket, self._properties)
+        return conditional_store(self._scheme, self._bucket, self._properties)
 
     def read(self, path: str) -> str | None:
         """Return an object's text with invalid bytes replaced; None if it does not exist."""

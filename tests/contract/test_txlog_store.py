@@ -238,15 +238,17 @@ def test_a_foreign_session_does_not_go_with_keys_of_the_configuration(
     """What the environment has for others stays out of it, and a role leaves the put to Arrow."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "foreign")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "foreign")
-    opened = conditional_store(s3.bucket, s3.pyiceberg_properties)
+    opened = conditional_store("s3", s3.bucket, s3.pyiceberg_properties)
     assert opened is not None
     assert (opened._store.config["access_key_id"], opened._store.config["session_token"]) == ("sluice", "")
     assert (
-        conditional_store(s3.bucket, {**s3.pyiceberg_properties, "s3.role-arn": "arn:aws:iam::1:role/r"})
+        conditional_store(
+            "s3", s3.bucket, {**s3.pyiceberg_properties, "s3.role-arn": "arn:aws:iam::1:role/r"}
+        )
         is None
     )
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert conditional_store(s3.bucket, {}) is None
+    assert conditional_store("s3", s3.bucket, {}) is None
 
 
 def test_leftover_of_a_killed_writer_is_no_object(tmp_path: Path) -> None:
