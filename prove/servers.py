@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from prove.lab.azurite import start_azurite
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
 from prove.lab.postgres import start_postgres
@@ -53,6 +54,10 @@ class Servers:
     def s3(self) -> str:
         """Return the object store's address."""
         return str(self._once("s3", start_s3).endpoint)
+
+    def azurite(self) -> str:
+        """Return the address of Azure's storage, by its emulator."""
+        return str(self._once("azurite", start_azurite).endpoint)
 
     def catalog(self, name: str) -> dict[str, str]:
         """Return PyIceberg's properties for ``postgres``, or for another one over a bucket of its own."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from prove.lab.azurite import Azure, container_at
 from prove.lab.kafka_server import KafkaBroker, unique_name
 from prove.lab.s3 import S3, store_at
 from prove.servers import Servers
@@ -38,6 +39,7 @@ _FOREIGN_PREFIXES = (
     "DAGSTER_HOME",
     "PYICEBERG_",
     "AWS_",
+    "AZURE_",
 )
 
 
@@ -167,6 +169,12 @@ def s3_endpoint(servers: Servers) -> str:
 def s3(s3_endpoint: str) -> S3:
     """The object store with a bucket of the test's own."""
     return store_at(s3_endpoint)
+
+
+@pytest.fixture
+def azure(servers: Servers) -> Azure:
+    """Azure's storage by its emulator, with a container of the test's own."""
+    return container_at(servers.azurite())
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,10 @@ FILE = "file:"
 SPARKS_VARIABLES = ("SPARK_", "PYSPARK_")
 _REFERENCES_ONLY = re.compile(rf"({REFERENCE.pattern})+")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_URL_TOKEN = re.compile(r"(?<=;token=)[^;]+|(?<=[?&]password=)[^&#\s]+|(?<=[?&]sslpassword=)[^&#\s]+")
+_URL_TOKEN = re.compile(
+    r"(?<=;token=)[^;]+|(?<=[?&]password=)[^&#\s]+|(?<=[?&]sslpassword=)[^&#\s]+"
+    r"|(?<=\bsig=)[^&\s']+"  # of Azure's SAS tokens, which errors have in another order
+)
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 

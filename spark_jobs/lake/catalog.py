@@ -38,6 +38,7 @@ from requests import RequestException
 from spark_jobs.lake.glue_catalog import open_glue_catalog
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import ConfigError, SluiceError, fault, first_line
+from spark_jobs.storage import file_io  # noqa: F401  (what PyIceberg then opens locations with)
 from spark_jobs.storage.errors import known_store_error, manifest_error
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import SluiceError, error_from_json, error_to_json, fault
 from spark_jobs.records.row_maker import why_slow
+from spark_jobs.storage.arrow_file_io import ArrowFileIO
 from spark_jobs.storage.create_only import list_files
+from spark_jobs.storage.errors import in_a_line, refused_step
+from spark_jobs.storage.file_io import load_file_io
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,8 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
         step = "delete"
         file_io.delete(path)
     except Exception as error:
-        raise _refused(step, location, f"{type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {in_a_line(error)}"
+        raise _refused(refused_step(error) or step, location, why) from error
     finally:
         for empty in folders:
             if empty.is_dir():
@@ -118,11 +120,11 @@ def reach(target: Target) -> str:
 
 def _missing_folders(folder: str, properties: Mapping[str, str]) -> list[Path]:
     """Return the local folders that writing would create, innermost first; object stores have none."""
-    scheme, _, path = PyArrowFileIO.parse_location(folder, dict(properties))
+    scheme, _, path = ArrowFileIO.parse_location(folder, dict(properties))
     if scheme != "file":
         return []
     return [place for place in (Path(path), *Path(path).parents) if not place.exists()]
 
 
 def _refused(step: str, location: str, reason: str) -> SluiceError:
-    return fault("storage-refused.check", step=step, why=" ".join(reason.split()), location=location)
+    return fault("storage-refused.check", step=step, why=reason, location=location)

@@ -187,7 +187,12 @@ def named(error: Exception, command: str) -> SluiceError:
 def first_line(error: Exception) -> str:
     """Return a library's exception as one line: its type and the first line of its text."""
     lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{type(error).__name__}: {without_signature(lines[0])}" if lines else type(error).__name__
+
+
+def without_signature(text: str) -> str:
+    """Return the text without signatures of Azure's SAS tokens: errors have a request's whole address."""
+    return re.sub(r"(?<=\bsig=)[^&\s']+", "***", text)
 
 
 def error_to_json(error: SluiceError) -> dict[str, Any]:

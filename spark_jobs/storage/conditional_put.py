@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from obstore import put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import GCSStore, S3Store
+from obstore.store import AzureStore, GCSStore, S3Store
 from pyarrow.fs import resolve_s3_region
+
+from spark_jobs.storage.azure import AZURE_SCHEMES, azure_container
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -35,6 +37,16 @@ _S3_NAMES = {
     "client.session-token": "session_token",
 }
 _GCS_NAMES = {"gcs.service.host": "base_url", "gcs.oauth2.token": "bearer_token"}
+_AZURE_NAMES = {
+    "adls.account-name": "account_name",
+    "adls.account-key": "account_key",
+    "adls.sas-token": "sas_key",
+    "adls.client-id": "client_id",
+    "adls.client-secret": "client_secret",
+    "adls.tenant-id": "tenant_id",
+}
+# What the settings of the configuration prove; else the environment's are looked through, as Arrow does.
+_AZURE_PROOFS = {"account_key": "access_key", "sas_key": "sas_token", "client_secret": "client_secret"}
 # A workload's own. The rest of AWS's chain, roles and files of a user, is Arrow's alone.
 _OF_A_WORKLOAD = (
     "AWS_ACCESS_KEY_ID",
@@ -117,11 +129,27 @@ def _reads_googles_file() -> bool:
     return False
 
 
+def _open_azure(place: str, properties: Mapping[str, str]) -> ObjectStore:
+    container = azure_container(place)
+    of_container = container.settings(properties)
+    settings = _settings(_AZURE_NAMES, of_container)
+    for name, proof in _AZURE_PROOFS.items():
+        if name in settings:
+            settings["credential_type"] = proof
+    scheme = of_container.get("adls.blob-storage-scheme", "https")
+    authority = of_container["adls.blob-storage-authority"]
+    is_of_account = authority.startswith(".")  # an emulator has the account in its paths
+    host = f"{container.account}{authority}" if is_of_account else f"{authority}/{container.account}"
+    settings["endpoint"] = f"{scheme}://{host}"
+    return AzureStore(container.name, client_options=_CLIENT, retry_config=_RETRIES, **settings)
+
+
 # By the scheme of the location; what opens a bucket returns None where only Arrow has the credentials.
 _Opener: TypeAlias = "Callable[[str, Mapping[str, str]], ObjectStore | None]"
 _OPENERS: dict[str, _Opener] = {
     **dict.fromkeys(("s3", "s3a", "s3n"), _open_s3),
     **dict.fromkeys(("gs", "gcs"), _open_gcs),
+    **dict.fromkeys(AZURE_SCHEMES, _open_azure),
 }
 
 

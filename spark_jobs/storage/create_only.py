@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
-from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.protocol.errors import fault
+from spark_jobs.storage.arrow_file_io import ArrowFileIO
 from spark_jobs.storage.errors import in_a_line, known_store_error
+from spark_jobs.storage.file_io import load_file_io
 
 if TYPE_CHECKING:
     from spark_jobs.storage.conditional_put import ConditionalStore
@@ -38,7 +38,7 @@ class CreateOnlyStore:
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
-        self._scheme, self._bucket, path = PyArrowFileIO.parse_location(root, self._properties)
+        self._scheme, self._bucket, path = ArrowFileIO.parse_location(root, self._properties)
         self._local_root = Path(path) if self._scheme == "file" else None
         self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
@@ -182,10 +182,10 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
 
     Raises ``OSError`` where not even its bucket does: nothing can be told of what lay there.
     """
-    scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
+    root, file_system, path = _resolve(location, ArrowFileIO(dict(properties)))
     for info in _below(file_system, path, recursive=True):
         if info.type is FileType.File:
-            yield _stored(scheme, info)
+            yield _stored(root, info)
 
 
 def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
@@ -193,19 +193,19 @@ def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> I
 
     Goes folder by folder: a whole table's listing would have to be held in memory. Raises as ``list_files``.
     """
-    scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
+    root, file_system, path = _resolve(location, ArrowFileIO(dict(properties)))
     folders = [path]
     while folders:
         for info in _below(file_system, folders.pop(), recursive=False):
             if info.type is FileType.Directory:
                 folders.append(info.path)
             elif fragment in info.base_name:
-                yield _stored(scheme, info)
+                yield _stored(root, info)
 
 
 def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict[str, int | None]:
     """Return each file's last modification in µs by the storage's clock; None if it does not exist."""
-    file_io = PyArrowFileIO(dict(properties))
+    file_io = ArrowFileIO(dict(properties))
     found: dict[str, int | None] = {}
     for location in locations:
         _, file_system, path = _resolve(location, file_io)
@@ -228,10 +228,11 @@ def _below(file_system: FileSystem, path: str, *, recursive: bool) -> list[FileI
     return found
 
 
-def _resolve(location: str, file_io: PyArrowFileIO) -> tuple[str, FileSystem, str]:
-    scheme, netloc, path = PyArrowFileIO.parse_location(location, file_io.properties)
-    return scheme, file_io.fs_by_scheme(scheme, netloc), path.rstrip("/")
+def _resolve(location: str, file_io: ArrowFileIO) -> tuple[str, FileSystem, str]:
+    scheme, place, path = ArrowFileIO.parse_location(location, file_io.properties)
+    return f"{scheme}://{place}", file_io.fs_by_scheme(scheme, place), path.rstrip("/")
 
 
-def _stored(scheme: str, info: FileInfo) -> StoredFile:
-    return StoredFile(f"{scheme}://{info.path}", info.size, (info.mtime_ns or 0) // 1000)
+def _stored(root: str, info: FileInfo) -> StoredFile:
+    below = info.path.partition("/")[2]  # the bucket; "" on a disk
+    return StoredFile(f"{root}/{below}", info.size, (info.mtime_ns or 0) // 1000)

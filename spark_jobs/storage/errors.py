@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import SluiceError, fault, without_signature
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -16,16 +16,30 @@ _EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>|\(E
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
-    rf"|UNKNOWN \(HTTP status 40[013]\))|{_EXPIRY.pattern}"
+    rf"|UNKNOWN \(HTTP status 40[013]\))|Azure Error: \[\w*\] 40[13]|{_EXPIRY.pattern}"
 )
+# What Arrow asks Azure for of itself: it lists before it writes, and writes (a lease) before it deletes.
+_AZURE_STEPS = {
+    "put": re.compile(r"UploadFrom failed|acquire a lease"),
+    "get": re.compile(r"GetProperties failed for"),
+    "list": re.compile(r"ListBlobsByHierarchy failed|Failed to list"),
+    "delete": re.compile(r"Failed to delete"),
+}
 
-_NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket")
+_NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
 _LONGEST = 400
 
 
 def in_a_line(error: BaseException) -> str:
     """Return the error's text in one line."""
-    return " ".join(str(error).split())[:_LONGEST]
+    return without_signature(" ".join(str(error).split()))[:_LONGEST]
+
+
+def refused_step(error: BaseException) -> str | None:
+    """Return what Azure refused (put, get, list or delete), whatever was to be done; None for others."""
+    if "Azure Error" not in str(error) or not is_refusal(error):
+        return None
+    return next((step for step, words in _AZURE_STEPS.items() if words.search(str(error))), None)
 
 
 def known_store_error(error: BaseException, doing: str, why: str, **where: object) -> SluiceError | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.fileformat import FileFormatFactory
-from pyiceberg.io.pyarrow import _read_all_delete_files
+from pyiceberg.io.pyarrow import PyArrowFileIO, _read_all_delete_files
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate
 from requests import Session
@@ -57,6 +57,12 @@ def test_the_rest_client_sends_everything_through_one_session_method() -> None:
     assert {"_init_sigv4", "_config_headers"} <= vars(RestCatalog).keys()
     assert "return self.request(" in inspect.getsource(Session.post)
     assert "return self.request(" in inspect.getsource(Session.get)
+
+
+def test_azures_account_is_taken_for_a_part_of_the_container() -> None:
+    """Once it is not, ``storage/arrow_file_io.py`` need not take it out (apache/iceberg-python#2698)."""
+    location = "abfss://lake@account.dfs.core.windows.net/t"
+    assert PyArrowFileIO.parse_location(location)[2] == "lake@account.dfs.core.windows.net/t"
 
 
 def test_delete_files_are_read_as_positions_by_data_file(sqlite_lake: Lake) -> None:

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 FAR_FUTURE_US = 10**17
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "azure"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> TxlogStore:
-    """The log in a folder and in a bucket."""
+    """The log in a folder, in a bucket and in a container."""
     if request.param == "local":
         return TxlogStore(tmp_path.as_uri() + "/state/", {})
+    if request.param == "azure":
+        azure = request.getfixturevalue("azure")
+        return TxlogStore(azure.location("state"), azure.properties)
     s3 = request.getfixturevalue("s3")
     return TxlogStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties)
 

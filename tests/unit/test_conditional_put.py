@@ -42,3 +42,31 @@ def test_federated_credentials_are_arrows_alone(
 def test_other_stores_are_not_opened() -> None:
     """A scheme without an entry has no conditional puts."""
     assert conditional_store("oss", "lake", TOKEN) is None
+
+
+@pytest.mark.parametrize(
+    ("login", "settings"),
+    [
+        ({"adls.account-key": "a2V5"}, {"account_key": "a2V5", "credential_type": "access_key"}),
+        ({"adls.sas-token": "sp=r&sig=x"}, {"sas_key": "?sp=r&sig=x", "credential_type": "sas_token"}),
+        (
+            {"adls.sas-token.lake.dfs.core.windows.net": "?sp=r&sig=x"},  # as catalogs vend it
+            {"sas_key": "?sp=r&sig=x", "credential_type": "sas_token"},
+        ),
+        (
+            {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret": "s"},
+            {"tenant_id": "t", "client_id": "c", "client_secret": "s", "credential_type": "client_secret"},
+        ),
+        ({}, {}),  # a workload's or a managed identity, which obstore finds as Arrow does
+    ],
+)
+def test_azure_containers_are_opened_by_each_login(login: dict[str, str], settings: dict[str, str]) -> None:
+    """The account and its cloud are the location's; what proves a login is never another's."""
+    opened = conditional_store("abfss", "box@lake.dfs.core.windows.net", {"adls.account-name": "x", **login})
+    assert opened is not None
+    assert opened._store.config == {
+        "container_name": "box",
+        "account_name": "lake",
+        "endpoint": "https://lake.blob.core.windows.net",
+        **settings,
+    }

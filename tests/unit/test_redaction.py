@@ -114,3 +114,12 @@ def test_a_secret_in_plain_text_is_told_from_a_reference(key: str, value: str, e
 def test_the_page_on_spark_gives_the_rule_as_it_is() -> None:
     """Who runs a server of their own copies it from there."""
     assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "how-to" / "spark-cluster.md").read_text()
+
+
+def test_a_signature_of_azure_is_masked_wherever_it_stands() -> None:
+    """Azure's client puts a token's parts in another order before an error has them."""
+    resolve({"adls.sas-token": "sv=2021-12-02&sr=c&sp=rl&sig=abc%2Bdef%3D"})
+    assert (
+        scrub("PUT https://a/c?se=2099&sig=abc%2Bdef%3D&sp=rl failed")
+        == "PUT https://a/c?se=2099&sig=***&sp=rl failed"
+    )
