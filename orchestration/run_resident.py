@@ -118,8 +118,11 @@ class Resident:
         request = client.recv(MOST_BYTES)
         was_woken, self.is_woken = self.is_woken, False
         if request == RENEW:
-            if not was_woken:  # else it has loaded them since it was asked
+            if not was_woken:
                 self._renew()
+            self.worked_at = (
+                time.monotonic()
+            )  # the definitions, loaded since it asked, are for runs that follow
         elif request:
             run_id, job, arguments = request.decode().split(" ", 2)
             pid = self.fork(run_id, partial(execute_run, arguments), client)

@@ -8,18 +8,20 @@ import json
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster
 import httpx
 import psutil
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus
+from dagster import AssetMaterialization, DagsterInstance, DagsterRunStatus
 from dagster._cli.api import execute_run_command
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import RunLauncher
@@ -35,7 +37,7 @@ from servers import private_dagster
 from servers.dagster import PROJECT, prepare_dagster_home
 from servers.environment import sluice_environment
 from servers.process import ServerFolder, record_of
-from servers.runs import SOCKET_VARIABLE, TAG_PROCESS, ForkedRun, fork_run, start_resident
+from servers.runs import RENEW, SOCKET_VARIABLE, TAG_PROCESS, ForkedRun, _client, fork_run, start_resident
 from servers.runs_asleep import ASLEEP
 
 if TYPE_CHECKING:
@@ -61,6 +63,30 @@ def test_the_private_names_are_those_of_the_known_version() -> None:
     assert asked == ["cls", "job_origin", "run_id", "instance_ref", "set_exit_code_on_failure"]
     assert "overrides" in inspect.signature(InstanceRef.from_dir).parameters
     assert {"check_run_worker_health", "get_run_worker_debug_info", "terminate"} <= set(dir(RunLauncher))
+
+
+def test_a_forked_run_connects_once_to_each_database_of_the_event_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it stored is there for others, and no file is left that the next reader has to recover."""
+    connected, connect = Counter[str](), sqlite3.dbapi2.connect
+
+    def counted(path: str, **options: Any) -> sqlite3.Connection:
+        connected[Path(path).name] += 1
+        return connect(path, **options)
+
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        run = create_run_for_test(instance)
+        monkeypatch.setattr(sqlite3.dbapi2, "connect", counted)
+        with private_dagster.event_log_kept_open():
+            for number in range(20):
+                instance.report_engine_event(f"number {number}", run)
+                instance.report_runless_asset_event(AssetMaterialization("table"))
+        monkeypatch.undo()
+        assert len(instance.all_logs(run.run_id)) == 20
+    assert connected[f"{run.run_id}.db"] <= 2  # its tables are created by a second one
+    assert connected["index.db"] == 1
+    assert not list(tmp_path.rglob("*-wal"))
 
 
 def test_any_settings_without_a_launcher_get_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +280,7 @@ with DagsterInstance.get() as instance:
 
 
 def test_the_process_that_forks_runs_sleeps_without_work(tmp_path: Path) -> None:
-    """It wakes for a run, which is told so, and stays awake for a time after work, not after checks."""
+    """It wakes for a run, which is told so, and stays awake after a reload or work, not after checks."""
     (tmp_path / "sluice.yaml").write_text(
         "version: 1\nspark: {sleep_after: 2s}\npipelines: {one: {topic: one, table: lake.one}}\n"
     )
@@ -274,7 +300,10 @@ def test_the_process_that_forks_runs_sleeps_without_work(tmp_path: Path) -> None
     try:
         resident.process.wait_until(lambda: resident.socket.exists() and is_asleep(), PATIENCE_SECONDS)
         assert process.memory_info().rss < MOST_ASLEEP_BYTES
-        assert (run("drain"), run("drain")) == (True, False)
+        with _client() as code_server:
+            code_server.connect(path)
+            code_server.send(RENEW)
+        assert not run("drain")
         resident.process.wait_until(lambda: not process.children()[1:], PATIENCE_SECONDS)
         ended = time.monotonic()
         assert not is_asleep()
