@@ -51,6 +51,7 @@ CATALOGS = {
     "rest": "Iceberg's REST server, S3",
     "nessie": "Nessie, S3",
     "glue": "AWS Glue by moto, S3",
+    "azure": "SQLite, Azure by Azurite",
     "secured": "SQLite; Kafka over TLS with rights on the topic alone",
 }
 _STYLE = (

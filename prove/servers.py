@@ -18,7 +18,7 @@ from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.lab.secured_kafka import SecuredKafka, start_secured_kafka
 from prove.lab.token_endpoint import giving_tokens
-from prove.workload import SECURED, Testbed
+from prove.workload import AZURE, SECURED, Testbed
 from servers.process import ServerFolder, free_ports
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -109,6 +109,7 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
             spark_remote=servers.spark() if "spark" in needed else "",
             catalogs=catalogs,
             secured=servers.secured_kafka() if SECURED in needed else None,
+            azurite=servers.azurite() if AZURE in needed else "",
         )
     finally:
         servers.stop()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prove.lab.azurite import container_at
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.generated_changes import RandomSource
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
@@ -22,6 +23,7 @@ POSTGRES = "postgres"
 REST = "rest"
 NESSIE = "nessie"
 GLUE = "glue"
+AZURE = "azure"
 SECURED = "secured"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
@@ -29,6 +31,7 @@ CATALOG_NAMES = {
     REST: "Iceberg's REST server over S3",
     NESSIE: "Nessie over S3",
     GLUE: "AWS Glue by moto's server, made to compare versions",
+    AZURE: "the embedded catalog; tables and log on Azure's storage, by Azurite",
     SECURED: "the embedded catalog; Kafka over TLS, by a user with rights on the topic alone",
 }
 
@@ -43,6 +46,7 @@ class Testbed:
     spark_remote: str = ""
     catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
     secured: SecuredKafka | None = None
+    azurite: str = ""
 
     @contextmanager
     def workload(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Workload]:
@@ -68,6 +72,12 @@ class Testbed:
         if catalog == GLUE:
             configure(lab, "catalog", {"uri": None, **self.catalogs[catalog]})
             configure(lab, "", {"state": f"s3://{new_bucket(self.s3_endpoint)}/log"})
+            yield workload
+            return
+        if catalog == AZURE:
+            azure = container_at(self.azurite)
+            configure(lab, "catalog", {"warehouse": azure.location("lake"), **azure.properties})
+            configure(lab, "", {"state": azure.location("log")})
             yield workload
             return
         with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:
