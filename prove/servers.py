@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from prove.lab.azurite import start_azurite
+from prove.lab.gcs import start_gcs
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
 from prove.lab.postgres import start_postgres
@@ -58,6 +59,10 @@ class Servers:
     def azurite(self) -> str:
         """Return the address of Azure's storage, by its emulator."""
         return str(self._once("azurite", start_azurite).endpoint)
+
+    def gcs(self) -> str:
+        """Return the address of Google Cloud Storage, by its emulator."""
+        return str(self._once("gcs", start_gcs).endpoint)
 
     def catalog(self, name: str) -> dict[str, str]:
         """Return PyIceberg's properties for ``postgres``, or for another one over a bucket of its own."""

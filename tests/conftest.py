@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from prove.lab.azurite import Azure, container_at
+from prove.lab.gcs import Gcs, gcs_at
 from prove.lab.kafka_server import KafkaBroker, unique_name
 from prove.lab.s3 import S3, store_at
 from prove.servers import Servers
@@ -40,6 +41,7 @@ _FOREIGN_PREFIXES = (
     "PYICEBERG_",
     "AWS_",
     "AZURE_",
+    "GOOGLE_",
 )
 
 
@@ -175,6 +177,12 @@ def s3(s3_endpoint: str) -> S3:
 def azure(servers: Servers) -> Azure:
     """Azure's storage by its emulator, with a container of the test's own."""
     return container_at(servers.azurite())
+
+
+@pytest.fixture
+def gcs(servers: Servers) -> Gcs:
+    """Google Cloud Storage by its emulator, with a bucket of the test's own."""
+    return gcs_at(servers.gcs())
 
 
 @pytest.fixture(scope="session")

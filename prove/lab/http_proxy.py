@@ -44,10 +44,10 @@ class HttpProxy(ABC):
     With ``tls`` clients come by https, as that context wants them to; the server is asked as ever.
     """
 
-    def __init__(self, upstream: str, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, upstream: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.upstream = upstream
         self._upstream = urlsplit(upstream)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True

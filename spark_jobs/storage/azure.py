@@ -13,7 +13,7 @@ _PLACE = re.compile(r"(?P<name>[^@/]+)@(?P<host>(?P<account>[^.@/]+)\.(?:dfs|blo
 
 
 class AzureContainer(NamedTuple):
-    """What stands between a location's scheme and its path: ``container@account.dfs.core.windows.net``."""
+    """The part between a location's scheme and path: ``container@account.dfs.core.windows.net``."""
 
     name: str
     account: str

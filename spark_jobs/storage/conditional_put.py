@@ -6,12 +6,9 @@ That stays so on stores without an entry below, and with credentials that only A
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from obstore import put
@@ -55,9 +52,6 @@ _OF_A_WORKLOAD = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _ARROWS_ALONE = ("s3.role-arn", "client.role-arn", "s3.profile-name", "client.profile-name", "s3.anonymous")
-_GOOGLES_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
-# Kinds of that file that obstore reads. A federated workload's (``external_account``) is Arrow's alone.
-_GOOGLES_KINDS = frozenset({"service_account", "authorized_user"})
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
 _RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
@@ -113,20 +107,12 @@ def _open_s3(bucket: str, properties: Mapping[str, str]) -> ObjectStore | None:
 
 
 def _open_gcs(bucket: str, properties: Mapping[str, str]) -> ObjectStore | None:
-    settings = _settings(_GCS_NAMES, properties)
-    if "bearer_token" not in settings and not _reads_googles_file():
+    try:
+        return GCSStore(
+            bucket, client_options=_CLIENT, retry_config=_RETRIES, **_settings(_GCS_NAMES, properties)
+        )
+    except BaseError:  # a file of credentials that obstore does not read: Arrow does, or tells why not
         return None
-    return GCSStore(bucket, client_options=_CLIENT, retry_config=_RETRIES, **settings)
-
-
-def _reads_googles_file() -> bool:
-    """Return False for a file of credentials that obstore cannot use; without one, others are found."""
-    file = os.environ.get(_GOOGLES_FILE)
-    if not file:
-        return True
-    with suppress(OSError, ValueError, AttributeError):  # Arrow tells what is wrong with the file
-        return json.loads(Path(file).read_text()).get("type") in _GOOGLES_KINDS
-    return False
 
 
 def _open_azure(place: str, properties: Mapping[str, str]) -> ObjectStore:
@@ -148,7 +134,7 @@ def _open_azure(place: str, properties: Mapping[str, str]) -> ObjectStore:
 _Opener: TypeAlias = "Callable[[str, Mapping[str, str]], ObjectStore | None]"
 _OPENERS: dict[str, _Opener] = {
     **dict.fromkeys(("s3", "s3a", "s3n"), _open_s3),
-    **dict.fromkeys(("gs", "gcs"), _open_gcs),
+    "gs": _open_gcs,
     **dict.fromkeys(AZURE_SCHEMES, _open_azure),
 }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
+from pyarrow.lib import ArrowException
 
 from spark_jobs.protocol.errors import fault
 from spark_jobs.storage.arrow_file_io import ArrowFileIO
@@ -147,14 +148,14 @@ def _create_local(path: Path, content: bytes) -> None:
 def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ArrowException) as error:
         doing, why = f"{action} files under `state:` failed", in_a_line(error)
         known = known_store_error(error, doing, why, location=location)
         if known is not None and known.code == "storage-refused":
             raise fault("log-store-refused", doing=doing, why=why, location=location) from error
         if known is not None:
             raise known from error
-        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        is_full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
         raise fault(
             "disk-full" if is_full else "log-store-away", doing=doing, why=why, location=location
         ) from error
@@ -191,16 +192,18 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
 def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
     """Yield files below the location whose names contain ``fragment``.
 
-    Goes folder by folder: a whole table's listing would have to be held in memory. Raises as ``list_files``.
+    Goes folder by folder: a whole table's listing would have to be held in memory. Only of Google's store it
+    is, where Arrow shows no folders. Raises as ``list_files``.
     """
     root, file_system, path = _resolve(location, ArrowFileIO(dict(properties)))
-    folders = [path]
+    folders, shows_folders = [path], not root.startswith("gs://")
     while folders:
-        for info in _below(file_system, folders.pop(), recursive=False):
-            if info.type is FileType.Directory:
+        for info in _below(file_system, folders.pop(), recursive=not shows_folders):
+            if info.type is not FileType.Directory:
+                if fragment in info.base_name:
+                    yield _stored(root, info)
+            elif shows_folders:
                 folders.append(info.path)
-            elif fragment in info.base_name:
-                yield _stored(root, info)
 
 
 def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict[str, int | None]:

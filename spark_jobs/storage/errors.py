@@ -12,7 +12,17 @@ from spark_jobs.protocol.errors import SluiceError, fault, without_signature
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>|\(ExpiredToken\w*\) when")
+# Google answers a token that ended, or never was one, by 401.
+_EXPIRY = re.compile(
+    r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>|\(ExpiredToken\w*\) when"
+    r"|UNAUTHENTICATED: |<Code>AuthenticationRequired</Code>"
+)
+_GOOGLES = re.compile(
+    r"google::cloud::Status\((\w+: ).*?last message of"
+    r" (?:Could not create a OAuth2.*?underlying error message was: )?(.*?) error_info=.*"
+)
+# Of files of credentials: Arrow has them among errors of arguments.
+_NO_LOGIN = re.compile(r"Status\((?!UNAVAILABLE).*Could not create a OAuth2 access token")
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
@@ -32,7 +42,14 @@ _LONGEST = 400
 
 def in_a_line(error: BaseException) -> str:
     """Return the error's text in one line."""
-    return without_signature(" ".join(str(error).split()))[:_LONGEST]
+    text = " ".join(_told(error).split())
+    return without_signature(_GOOGLES.sub(r"\1\2", text))[:_LONGEST]
+
+
+def _told(error: BaseException) -> str:
+    """Return the error's text; PyIceberg leaves out why access was denied."""
+    is_bare = isinstance(error, PermissionError) and isinstance(error.__cause__, OSError)
+    return str(error.__cause__ if is_bare else error)
 
 
 def refused_step(error: BaseException) -> str | None:
@@ -44,7 +61,7 @@ def refused_step(error: BaseException) -> str | None:
 
 def known_store_error(error: BaseException, doing: str, why: str, **where: object) -> SluiceError | None:
     """Return the error of a missing bucket, expired credentials or denied access; None for others."""
-    if _EXPIRY.search(str(error)):
+    if _EXPIRY.search(_told(error)):
         return fault("credentials-expired", doing=doing, why=why, **where)
     if _NO_BUCKET.search(str(error)):
         return fault("no-bucket", doing=doing, why=why, **where)
@@ -55,9 +72,8 @@ def known_store_error(error: BaseException, doing: str, why: str, **where: objec
 
 def is_refusal(error: BaseException) -> bool:
     """True if the storage denied access; retrying with the same credentials cannot succeed."""
-    return isinstance(error, PermissionError) or bool(
-        isinstance(error, OSError) and _REFUSAL.search(str(error))
-    )
+    is_told = isinstance(error, OSError) and _REFUSAL.search(str(error))
+    return isinstance(error, PermissionError) or bool(is_told or _NO_LOGIN.search(str(error)))
 
 
 def storage_error(error: OSError, doing: str, **where: object) -> SluiceError:

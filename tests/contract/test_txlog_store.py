@@ -1,4 +1,4 @@
-"""The transaction log's store over a local folder and over S3: the same promises on both."""
+"""The transaction log's store over a local folder and object stores: the same promises on all."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 FAR_FUTURE_US = 10**17
 
 
-@pytest.fixture(params=["local", "s3", "azure"])
+@pytest.fixture(params=["local", "s3", "azure", "gcs"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> TxlogStore:
-    """The log in a folder, in a bucket and in a container."""
+    """The log in a folder, in buckets and in a container."""
     if request.param == "local":
         return TxlogStore(tmp_path.as_uri() + "/state/", {})
     if request.param == "azure":
         azure = request.getfixturevalue("azure")
         return TxlogStore(azure.location("state"), azure.properties)
+    if request.param == "gcs":
+        gcs = request.getfixturevalue("gcs")
+        return TxlogStore(gcs.location("state"), gcs.properties)
     s3 = request.getfixturevalue("s3")
     return TxlogStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties)
 

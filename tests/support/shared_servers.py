@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "sluice_servers"
 KEY = "sluice_servers_key"
-EXPOSED = ("folder", "kafka", "spark", "s3", "azurite", "catalog", "registry")
+EXPOSED = ("folder", "kafka", "spark", "s3", "azurite", "gcs", "catalog", "registry")
 
 
 class _Desk(BaseManager):
