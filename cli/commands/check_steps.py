@@ -15,6 +15,7 @@ from pyiceberg.serializers import FromInputFile
 from cli import output
 from cli.commands.config_template import proposals
 from resources.spark import CHECK, WorkSpark
+from spark_jobs.config.catalog_rules import refuse_untaken
 from spark_jobs.config.quantities import StartKind, format_size
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
@@ -299,6 +300,8 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
     """Return the table, or None if it does not exist, as a tuple of one."""
     table = load_table(catalog, pipeline.table)
     if table is None:
+        for name in (pipeline.table, *pipeline.routed_tables):
+            refuse_untaken(catalog.properties, name)
         return (None,), f"{pipeline.table} does not exist yet"
     check_declared(pipeline, table)
     routed = [load_table(catalog, name) for name in pipeline.routed_tables]

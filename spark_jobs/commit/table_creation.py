@@ -20,8 +20,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import BinaryType
 
 from spark_jobs.commit.swap import send, stage_creation
+from spark_jobs.config.catalog_rules import refuse_untaken
 from spark_jobs.config.iceberg_terms import with_fitting_values
-from spark_jobs.config.values import GLUE_TABLE
 from spark_jobs.lake.catalog import creation_error, staging
 from spark_jobs.lake.parquet_writer import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
@@ -170,8 +170,7 @@ def create_with_snapshot(
         "sort_order": order,
         "properties": with_fitting_values({**TABLE_PROPERTIES, **properties}),
     }
-    if catalog.properties.get("type") == "glue" and not GLUE_TABLE.fullmatch(identifier):
-        raise fault("table-name", table=identifier)
+    refuse_untaken(catalog.properties, identifier)
     refusal: Exception = NoSuchTableError(identifier)
     try:
         create_namespace(catalog, identifier)

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import itemgetter
 from typing import Any
 
+from spark_jobs.config.catalog_rules import name_rule
 from spark_jobs.config.columns import from_text
 from spark_jobs.config.file_models import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
@@ -24,7 +25,7 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.value_format import ValueFormat, check_place
-from spark_jobs.config.values import GLUE_TABLE, Frozen
+from spark_jobs.config.values import Frozen
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 from spark_jobs.storage.paths import is_inside
 
@@ -209,10 +210,11 @@ def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
     entry, own, layout = each.entry, each.own, each.entry.layout
     if (finding := _check_columns(entry)) is not None:
         yield finding
-    if (main.catalog.model_extra or {}).get("type") == "glue":
+    if (rule := name_rule(main.catalog.model_extra or {})) is not None:
         tables = (entry.table, *entry.route.tables.values())
-        wrong = [name for name in tables if not GLUE_TABLE.fullmatch(name.replace("{topic}", "topic"))]
-        yield from (mistake("not-of-glue", ("table",), text=name) for name in wrong)
+        wrong = [name for name in tables if not rule.names.fullmatch(name.replace("{topic}", "topic"))]
+        for name in wrong:
+            yield mistake("not-of-catalog", ("table",), text=name, whose=rule.catalog, form=rule.form)
     for part, place, said in (("value", entry.value, own.value), ("key", entry.record_key, own.record_key)):
         if (finding := check_place(place, main.registries, said.model_fields_set)) is not None:
             yield replace(finding, path=(part, *finding.path))

@@ -39,8 +39,6 @@ from spark_jobs.protocol.work import LAYOUTS, Layout, layout_named
 # One for all pipelines of a namespace, beside their tables.
 BOOKS_TABLE = "sluice_batches"
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
-# What Iceberg's Java library, and with it Spark, takes of Glue; a name has room for that of its dead letters.
-GLUE_TABLE = re.compile(r"[a-z0-9_]{1,252}\.[a-z0-9_]{1,242}")
 _AWS_REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -409,25 +409,3 @@ def test_what_is_lent_can_be_used(tmp_path, webhook):
     main.write_text(main.read_text().replace(LENDS, "teams/*.yaml"))
     (problem, *_) = load_config(main).problems
     assert "include: [{files: " in problem.hint
-
-
-@pytest.mark.parametrize(
-    ("table", "is_taken"),
-    [
-        ("l.orders_2", True),
-        ("l.{topic}", True),
-        ("l.Orders", False),
-        ("l.or-ders", False),
-        ("a.b.orders", False),
-        (f"l.{'x' * 243}", False),
-    ],
-)
-def test_a_name_that_glue_does_not_take_is_a_mistake(table, is_taken):
-    """Before a table is made, of routed tables too; other catalogs take it."""
-    for kind in ("glue", "rest"):
-        for tables in (f"table: '{table}'", f"table: l.t, route: {{by: id, tables: {{1: '{table}'}}}}"):
-            text = f"catalog: {{type: {kind}, uri: x}}\npipelines: {{a: {{topic: a, {tables}}}}}"
-            document, _ = parse_document("sluice.yaml", f"version: 1\n{text}")
-            problems = build_config(document, (), home="/home/.sluice", folder="/home").problems
-            is_refused = kind == "glue" and not is_taken
-            assert ["AWS Glue takes" in str(each) for each in problems] == [True] * is_refused
