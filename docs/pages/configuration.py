@@ -24,6 +24,7 @@ from spark_jobs.config.listener import (
     ServeSettings,
     UiSettings,
 )
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.sections import (
     CdcSettings,
     DeadLetterSettings,
@@ -34,7 +35,7 @@ from spark_jobs.config.sections import (
     SchemaSettings,
     UpkeepSettings,
 )
-from spark_jobs.config.settings import PipelineSettings, RegistrySettings, RunsSettings, SparkSettings
+from spark_jobs.config.settings import PipelineSettings, RunsSettings, SparkSettings
 from spark_jobs.config.suites import CheckSettings, Suite
 from spark_jobs.config.value_format import KeySettings, ValueSettings
 
@@ -218,16 +219,15 @@ text in `SLUICE_CONFIG_YAML`. Without any of these it runs the demo's two pipeli
 an SQLite catalog and a local folder.
 
 `./sluice validate` lists every mistake with its line and key. Unknown and contradictory keys are refused. For
-completion in an editor, use `docs/sluice.schema.json` as the schema of the file. `./sluice init` writes a
-commented example.
+completion in an editor use `docs/sluice.schema.json`. `./sluice init` writes a commented example.
 
-In the tables, an empty default means that the key is unset. Durations (`30s`, `5m`, `1h`, `1d`) and sizes
+An empty default means that the key is unset. Durations (`30s`, `5m`, `1h`, `1d`) and sizes
 (`64MiB`, `1GiB`) have a unit. Values may be quoted or not: `0123` and `on` stay text."""
 
-_KAFKA = """Any librdkafka property under its own name. Consumers and the admin client use the same ones.
+_KAFKA = """Any librdkafka property under its own name. Consumers and the admin client use the same.
 Unknown properties are refused, and names of the Java client are answered with librdkafka's name.
 
-These properties have a fixed value, because reading every record once depends on them: `isolation.level`,
+These are fixed, because reading every record once depends on them: `isolation.level`,
 `auto.offset.reset`, `check.crcs`, `enable.partition.eof`, `enable.auto.commit`, `enable.auto.offset.store`.
 `group.id` is refused too: Sluice joins no consumer group."""
 
@@ -282,12 +282,10 @@ pipelines:
   returns: {topic: shop.returns, table: shop.returns, value: {format: avro, file: schemas/return.avsc}}
   access_log: {topic: edge.log, table: edge.log, value: {format: string}}
 ```"""
-_REGISTRIES = """Schema registries with Confluent's API, by name:
+_REGISTRIES = """Schema registries by name:
 `main: {url: https://registry:8081, auth: {basic: "${USER}:${PASSWORD}"}}`.
 
-Each schema is requested once and stored under `state:` by name, id and hash. Drains, replays and audits
-that need only stored schemas run without the registry. Spark tasks receive schemas with their work and no
-credentials."""
+Spark tasks receive no credentials."""
 
 _SOURCES = """Source databases of mirrors by name, for example `shop: "${SHOP_POSTGRES}"` with the value
 `postgresql://user:password@host/database`. A pipeline refers to one with `mirror: {source: shop}`. The
@@ -399,7 +397,7 @@ _ENVIRONMENT = """## Environment
 | `SLUICE_MAVEN_MIRROR` | URL of a Maven repository for the jars. |
 | `XDG_CACHE_HOME` | Folder for downloads, shared by clones. Default: `~/.cache`. |
 
-Single keys have no variables. Use `${NAME}` for values that differ between environments."""
+Single keys have no variables: use `${NAME}`."""
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from spark_jobs.config.columns import from_text
 from spark_jobs.config.file_models import WrittenCatalog, WrittenFile, WrittenTeamFile, validate
 from spark_jobs.config.iceberg_terms import check_partition_by, check_sort_by
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order, mistake
+from spark_jobs.config.registry_settings import check_frames
 from spark_jobs.config.sections import ALIASES
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
@@ -215,9 +216,7 @@ def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
         wrong = [name for name in tables if not rule.names.fullmatch(name.replace("{topic}", "topic"))]
         for name in wrong:
             yield mistake("not-of-catalog", ("table",), text=name, whose=rule.catalog, form=rule.form)
-    for part, place, said in (("value", entry.value, own.value), ("key", entry.record_key, own.record_key)):
-        if (finding := check_place(place, main.registries, said.model_fields_set)) is not None:
-            yield replace(finding, path=(part, *finding.path))
+    yield from _check_places(each, main)
     for name, hint in layout.not_said.items():
         if getattr(entry, name) != getattr(_UNSAID, name):
             yield mistake("not-said-of", (name,), called=layout.called, how=hint)
@@ -227,6 +226,16 @@ def _check(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
             others = " or ".join(each for each in LAYOUTS if name in layout_named(each).sections)
             yield mistake("of-another-layout", (name,), layout=layout, others=others)
     yield from layout.findings(entry, main.sources)
+
+
+def _check_places(each: _Placed, main: WrittenFile) -> Iterator[Finding]:
+    entry, own = each.entry, each.own
+    for part, place, said in (("value", entry.value, own.value), ("key", entry.record_key, own.record_key)):
+        finding = check_place(place, main.registries, said.model_fields_set)
+        if finding is None and place.format.has_schema and place.registry is not None:
+            finding = check_frames(place, main.registries[place.registry], f"registries.{place.registry}")
+        if finding is not None:
+            yield replace(finding, path=(part, *finding.path))
 
 
 def _check_columns(entry: PipelineSettings) -> Finding | None:

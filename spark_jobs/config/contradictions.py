@@ -13,6 +13,7 @@ from typing import Any
 from spark_jobs.config.iceberg_terms import wrong_property
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, mistake
 from spark_jobs.config.redaction import REFERENCE, is_plain_secret, wrong_reference
+from spark_jobs.config.registry_settings import RegistryKind
 from spark_jobs.config.sections import validate_kafka_properties
 from spark_jobs.protocol.progress import PREFIX
 
@@ -97,6 +98,11 @@ def _check_registries(registries: dict[str, Any]) -> Iterator[Finding]:
         auth = _map(registry, "auth")
         if None not in (auth.get("basic"), auth.get("bearer")):
             yield mistake("both-auths", (*path, "auth"))
+        is_glue = registry.get("kind") == RegistryKind.GLUE
+        if registry.get("url") is None and not is_glue:
+            yield mistake("registry-without-url", (*path, "url"))
+        if registry.get("region") is not None and not is_glue:
+            yield mistake("region-of-glue", (*path, "region"))
         if registry.get("key") is not None and registry.get("cert") is None:
             yield mistake("key-alone", (*path, "key"))
 

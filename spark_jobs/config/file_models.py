@@ -30,8 +30,9 @@ from spark_jobs.config.problems import (
     in_order,
     mistake,
 )
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.sections import KafkaAuth
-from spark_jobs.config.settings import PipelineSettings, RegistrySettings, RunsSettings, SparkSettings
+from spark_jobs.config.settings import PipelineSettings, RunsSettings, SparkSettings
 from spark_jobs.config.values import Frozen, key
 from spark_jobs.protocol.errors import SluiceError, fault
 
@@ -55,16 +56,13 @@ class WrittenPipeline(PipelineSettings):
         None, "The topic. Set exactly one of `topic`, `topics` and `topics_regex`."
     )
     topics: tuple[values.Topic, ...] | None = key(
-        None, "Several topics, one pipeline each, named after the topic. `table` must contain `{topic}`."
+        None, "Several topics, one pipeline each. `table` must contain `{topic}`."
     )
     topics_regex: values.Regex | None = key(
         None,
-        "RE2 regular expression for whole topic names; internal topics (`__…`) never match. One pipeline per"
-        " topic. `table` must contain `{topic}`.",
+        "RE2 regular expression for whole topic names, never internal ones (`__…`). Otherwise as `topics`.",
     )
-    table: values.Table = Field(
-        description="`namespace.table`. `{topic}` is the topic with all but letters, digits and `_` as `_`."
-    )
+    table: values.Table = Field(description="`namespace.table`; `{topic}` is the pipeline's name.")
 
 
 class WrittenCatalog(Frozen):
@@ -136,9 +134,7 @@ class WrittenFile(WrittenTeamFile):
     version: values.Version = Field(description="Version of the file format.")
     kafka: values.Properties = Field(
         default_factory=dict,
-        description="Any librdkafka property under its own name. Without `bootstrap.servers`, the embedded"
-        " broker is used. Properties that protect against lost records (`isolation.level`,"
-        " `auto.offset.reset`, …) are fixed and refused here.",
+        description="Properties of librdkafka. Without `bootstrap.servers`, the embedded broker is used.",
     )
     kafka_auth: KafkaAuth = key(
         KafkaAuth(),
@@ -167,8 +163,7 @@ class WrittenFile(WrittenTeamFile):
     )
     sources: dict[values.SourceName, values.SourceUrl] = Field(
         default_factory=dict,
-        description="Source databases of mirrors by name: `shop: ${SHOP_POSTGRES}`, with the value"
-        " `postgresql://user:password@host/database`. Never shown.",
+        description="Source databases of mirrors by name.",
     )
     listeners: ListenerDefaults = key(
         ListenerDefaults(),

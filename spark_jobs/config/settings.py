@@ -19,6 +19,7 @@ from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, S
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import StartText, next_tick_ms
 from spark_jobs.config.redaction import redact_properties, redact_urls
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.sections import (
     CdcSettings,
     DeadLetterSettings,
@@ -121,32 +122,6 @@ class RunsSettings(Frozen):
         "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline."
         " Default: the cores of this machine.",
     )
-
-
-class RegistryAuth(Frozen):
-    """Credentials for a registry: `basic`, `bearer` or none. References are unresolved."""
-
-    basic: values.Secret | None = key(None, "`user:password`, for example `${USER}:${PASSWORD}`.")
-    bearer: values.Secret | None = key(None, "Bearer token, for example `${TOKEN}`.")
-
-
-class RegistrySettings(Frozen):
-    """A schema registry that speaks Confluent's API."""
-
-    url: values.RegistryUrl = Field(
-        description="Base URL of its API, `http://host:8081`. For Apicurio it ends in `/apis/ccompat/v7`."
-    )
-    auth: RegistryAuth = key(RegistryAuth(), "Credentials: `basic: user:password` or `bearer: token`.")
-    ca: values.AbsolutePath | None = key(
-        None, "File (PEM) of the authorities to trust. If unset, the public ones."
-    )
-    cert: values.AbsolutePath | None = key(
-        None, "File (PEM) of the client certificate, if the registry requires one."
-    )
-    private_key: values.AbsolutePath | None = key(
-        None, "File (PEM) of the client's private key, if it is not in `cert`.", alias="key"
-    )
-    timeout_seconds: values.Duration = key("10s", "Timeout of one request.", alias="timeout")
 
 
 class PipelineSettings(Frozen):

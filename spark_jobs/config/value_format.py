@@ -48,6 +48,9 @@ class Framing(StrEnum):
     """How bytes written with a registry's schema name it."""
 
     CONFLUENT = "confluent"
+    APICURIO = "apicurio"
+    APICURIO_GLOBAL = "apicurio_global"
+    GLUE = "glue"
     NONE = "none"
 
 
@@ -68,9 +71,8 @@ class SchemaPlace(Frozen):
     )
     framing: Annotated[Framing, choice(Framing)] = key(
         "confluent",
-        "With a registry. `confluent`: each value carries its schema id, before the bytes or in the header"
-        " `__value_schema_id` (`__key_schema_id`). `none`: values carry no id; `subject` and `version` choose"
-        " the schema.",
+        "With a registry: how values name their schemas ([Formats](formats.md#which-schema-a-value-names))."
+        " `none`: not at all; `subject` and `version` choose the schema.",
     )
     subject: str | None = key(
         None,
@@ -78,8 +80,7 @@ class SchemaPlace(Frozen):
     )
     version: values.SchemaVersion = key(
         "latest",
-        "With `framing: none`: the version of the subject. `latest` is looked up for every batch. Records are"
-        " always read again with the version that they were drained with.",
+        "With `framing: none`: the version of the subject. `latest` is looked up for every batch.",
     )
     file: values.FileBelow | None = key(
         None,
@@ -105,7 +106,7 @@ class SchemaPlace(Frozen):
     @property
     def is_framed(self) -> bool:
         """True if each value names its schema."""
-        return self.registry is not None and self.framing is Framing.CONFLUENT
+        return self.registry is not None and self.framing is not Framing.NONE
 
     @property
     def is_by_version(self) -> bool:

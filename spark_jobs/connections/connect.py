@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.secrets import resolve
-from spark_jobs.config.settings import PipelineConfig, RegistrySettings, SluiceConfig
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.lake import catalog as lake_catalog
 from spark_jobs.lake.catalog import released
@@ -133,14 +134,13 @@ def open_registry(
 
     Raises ``ConfigError``: ``no-registry`` when none is called that, and for what ``access_of`` finds.
     """
-    from spark_jobs.registry.client import RegistryClient  # noqa: PLC0415  (requests)
-    from spark_jobs.registry.http_get import access_of  # noqa: PLC0415
+    from spark_jobs.registry.kinds import CLIENTS  # noqa: PLC0415  (requests)
     from spark_jobs.registry.schema_store import SchemaStore  # noqa: PLC0415
 
     settings = registries.get(name)
     if settings is None:
         raise fault("no-registry", name=name)
-    return SchemaStore(name, store, RegistryClient(access_of(name, settings)))
+    return SchemaStore(name, store, CLIENTS[settings.kind](name, settings))
 
 
 # A pipeline's tables, loaded fresh: all as one, or its own with the check that it was drained at all.

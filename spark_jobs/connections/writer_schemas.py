@@ -178,6 +178,7 @@ class _Schemas:
             dict(self._by_key),
             self._value.format is ValueFormat.PROTOBUF,
             is_framed=self._value.is_framed and self._value.format.has_schema,
+            framing=self._value.framing,
             of_key=self._is_of_keys,
             spans=spans,
             unused={key: f"schema {key} is not used: {why.message}" for key, why in self._unused.items()},

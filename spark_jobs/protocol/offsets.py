@@ -130,9 +130,9 @@ def gaps(whole: OffsetRange, parts: Iterable[OffsetRange]) -> tuple[OffsetRange,
 # What names a schema in its registry.
 
 
-_END_OF_NUMBERS = 1 << 32
+_END_OF_NUMBERS = 1 << 63
 _OF_KEY = "key/"
-_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TEXT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|global-[1-9][0-9]{0,18}")
 
 
 @stored_as(str, write=str, read=lambda text: SchemaId.parse(text))  # noqa: PLW0108  (is not there yet)
@@ -140,14 +140,15 @@ _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class SchemaId:
     """A number, as values begin with, or a GUID, as headers hold (``str(UUID(bytes=…))``).
 
-    Numbers come first in order. Its text, also as JSON and as a key of JSON's maps, is ``7`` or the GUID.
+    Apicurio's global ids count apart from those of contents: they are ``global-7``. Numbers come first in
+    order. Its text, also as JSON and as a key of JSON's maps, is ``7`` or the GUID.
     """
 
     value: int | str
 
     def __post_init__(self) -> None:
         value = self.value
-        is_id = 0 <= value < _END_OF_NUMBERS if isinstance(value, int) else _GUID.fullmatch(value)
+        is_id = 0 <= value < _END_OF_NUMBERS if isinstance(value, int) else _TEXT_ID.fullmatch(value)
         if not is_id:
             raise ValueError(f"not a schema id: {value!r}")
 
@@ -166,8 +167,9 @@ class SchemaId:
         return str(self.value)
 
     @property
-    def _place(self) -> tuple[int, str]:
-        return (self.value, "") if isinstance(self.value, int) else (_END_OF_NUMBERS, self.value)
+    def _place(self) -> tuple[int, int, str]:
+        value = self.value
+        return (value, 0, "") if isinstance(value, int) else (_END_OF_NUMBERS, len(value), value)
 
 
 @stored_as(str, write=str, read=lambda text: SchemaKey.parse(text))  # noqa: PLW0108  (is not there yet)

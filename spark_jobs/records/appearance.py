@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.columns import GROWTH, Growth
 from spark_jobs.config.sections import Envelope
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.config.value_format import Framing, ValueFormat
 from spark_jobs.protocol.errors import SluiceError, fault
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import ORIGIN_COLUMNS, with_metadata_columns
@@ -57,11 +57,17 @@ _FRAMED = "framed by a schema registry: a zero byte, a schema id, then the value
 _APICURIO = "framed by Apicurio's own serializers: a zero byte, an id of eight bytes, then the value"
 _GLUE = "framed by AWS Glue's serializers: two bytes, a schema's UUID, then the value"
 _APICURIO_BYTES, _GLUE_BYTES = 9, 18
+_FRAME_OF = {
+    Framing.CONFLUENT: _FRAMED,
+    Framing.APICURIO: _APICURIO,
+    Framing.APICURIO_GLOBAL: _APICURIO,
+    Framing.GLUE: _GLUE,
+}
 _OTHER_FRAMES = {
-    _APICURIO: "Configure the producers to write ids of four bytes: with Apicurio 2"
-    " `apicurio.registry.as-confluent=true` and `apicurio.registry.use-id=contentId`; 3 does so by itself,"
-    " without an `apicurio.registry.id-handler` of eight.",
-    _GLUE: "Configure the producers for a registry with Confluent's interface: no other is supported.",
+    _APICURIO: "Write `framing: apicurio_global` under `value:` (`apicurio` if the producers set"
+    " `apicurio.registry.use-id=contentId`), with a registry of `kind: apicurio`. Or let the producers write"
+    " ids of four bytes.",
+    _GLUE: "Write `framing: glue` under `value:`, with a registry of `kind: glue`.",
     _BEGINNINGS[b"\xc3\x01"]: "Configure the producers to write Confluent's frames, or values without a frame"
     " whose one schema is set in `value:`.",
 }
@@ -138,9 +144,10 @@ def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:  # noqa: 
     """Return the part to correct: the format, or the schema."""
     value = pipeline.value
     kinds = Counter(map(_kind, values)).most_common(1)
-    if kinds and (other := _OTHER_FRAMES.get(kinds[0][0])):
+    frame = _FRAME_OF.get(value.framing) if value.format.has_schema else None
+    if kinds and kinds[0][0] != frame and (other := _OTHER_FRAMES.get(kinds[0][0])):
         return other
-    is_framed = any(_kind(each) == _FRAMED for each in values)
+    is_framed = any(_kind(each) in {_FRAMED, frame} for each in values)
     if pipeline.envelope is Envelope.DEBEZIUM and value.format is ValueFormat.JSON:
         in_avro = "If they are Avro, write `value: {format: avro, registry: main}`, and `key:` likewise."
         return (

@@ -135,7 +135,9 @@ def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:
         return bare(encoded.items)
     if schemas.spans:
         return by_place(encoded, schemas.spans)
-    return unframe(encoded.items, encoded.headers, Naming(schemas.has_indexes, schemas.of_key))
+    return unframe(
+        encoded.items, encoded.headers, Naming(schemas.has_indexes, schemas.of_key, schemas.framing)
+    )
 
 
 def _alike_together(framed: Framed, schemas: KnownSchemas) -> Framed:

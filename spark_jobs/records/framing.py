@@ -3,7 +3,7 @@
 Prefix: a zero byte, the id in four, then the value. Header ``__value_schema_id``: a byte 1, a GUID in
 sixteen; the value is then bare, and what a header says wins (a key's is ``__key_schema_id``). In Protobuf
 indexes follow the id, which of the schema's messages it is: how many, then each, as zigzag varints; a zero
-alone is the first message.
+alone is the first message. Frames of other registries are in ``frames.py``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.config.value_format import Framing
 from spark_jobs.formats.lanes.packed_values import PackedValues, words_at
 from spark_jobs.protocol.offsets import SchemaId, SchemaKey, Spans
+from spark_jobs.records.frames import FRAMES, UnframedError, header_of, read_frames
 
 if TYPE_CHECKING:
     from spark_jobs.records.decoder import Encoded, Headers
@@ -36,10 +38,6 @@ _LONGEST_BYTES = _PREFIX_BYTES + _VARINT_BYTES * (_MOST_INDEXES + 1)
 _KEYS_KEPT = 1024
 
 
-class UnframedError(ValueError):
-    """A value that names no schema."""
-
-
 @dataclass(slots=True)
 class Framed:
     """Values by schema: indices and unframed bytes; ``unframed`` holds the reasons of the others by index."""
@@ -55,6 +53,7 @@ class Naming:
 
     has_indexes: bool = False
     of_key: bool = False
+    framing: Framing = Framing.CONFLUENT
 
     @property
     def header(self) -> str:
@@ -67,6 +66,14 @@ VALUES = Naming()
 
 def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming = VALUES) -> Framed:
     """Group values or keys by the schema that they name."""
+    if naming.framing in FRAMES:
+        found, why = read_frames(naming.framing, values, headers, "key" if naming.of_key else "value")
+        by_key = {SchemaKey(each, of_key=naming.of_key): parts for each, parts in found.items()}
+        return Framed(
+            {key: np.array(indices) for key, (indices, _) in by_key.items()},
+            {key: PackedValues.of(bare_values) for key, (_, bare_values) in by_key.items()},
+            why,
+        )
     packed = PackedValues.of(values)
     usual, sizes = _usual_frames(packed, headers, naming)
     encoded = pa.array(usual).dictionary_encode()
@@ -118,7 +125,7 @@ def _usual_frames(
         is_usual &= (count == 0) | ((count == _ONE) & (index < _LONG_INDEX) & (index % 2 == 0))
         sizes += 1 + (count == _ONE)
     if any(headers):
-        is_bare = (not each or _header(each, naming.header) is None for each in headers)
+        is_bare = (not each or header_of(each, naming.header) is None for each in headers)
         is_usual &= np.fromiter(is_bare, bool, len(headers))
     is_usual &= (packed.ends - packed.starts >= sizes) & (begins >> np.uint64(8) & _ID != 0)
     frames = begins & ((np.uint64(1) << (8 * sizes).astype(np.uint64)) - np.uint64(1))
@@ -135,7 +142,7 @@ def _positions(which: np.ndarray, count: int) -> list[np.ndarray]:
 
 def _named(value: bytes, headers: Headers, naming: Naming) -> tuple[SchemaKey, int]:
     """Return the schema that a value names, and the frame's length."""
-    if (header := _header(headers, naming.header)) is not None:
+    if (header := header_of(headers, naming.header)) is not None:
         return _by_guid(header, naming), 0
     return _by_number(value[: _LONGEST_BYTES if naming.has_indexes else _PREFIX_BYTES], naming)
 
@@ -147,7 +154,7 @@ def _by_number(begin: bytes, naming: Naming) -> tuple[SchemaKey, int]:
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
     if not (number := int.from_bytes(begin[1:_PREFIX_BYTES])):
         raise UnframedError(
-            "names schema 0, which does not exist: Apicurio's own serializers write ids of 8 bytes"
+            "names schema 0: Apicurio's own serializers write ids of 8 bytes (`framing: apicurio`)"
         )
     schema_id = SchemaId(number)
     indexes, size = _indexes(begin, _PREFIX_BYTES) if naming.has_indexes else ((), _PREFIX_BYTES)
@@ -184,10 +191,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:  # noqa: PLR2004
             return (value >> 1) ^ -(value & 1), at + position + 1
     raise UnframedError("ends in the indexes of a message")
-
-
-def _header(headers: Headers, wanted: str) -> bytes | None:
-    return next((value or b"" for name, value in headers or () if name == wanted), None)
 
 
 # Which schema reads a record that does not name its own: that of the span it stands in.

@@ -1,1 +1,1 @@
-"""Schemas from a registry with Confluent's API, requested once and stored."""
+"""Schemas from registries of several kinds, requested once and stored."""

@@ -6,25 +6,18 @@ alone: a 404 of a wrong address must not turn records into dead letters, nor a l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from spark_jobs.protocol.errors import SluiceError, fault
+from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.protocol.texts import JsonCodec
 from spark_jobs.registry.http_get import HttpGet, RegistryAccess, garbage
+from spark_jobs.registry.references import Found, Reference, language_of, whole
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
-# Of one schema, at any depth.
-MAX_REFERENCES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    name: str
-    subject: str
-    version: int
+# Words for a schema, a subject or a version that is not there begin like this.
+_NOT_THERE = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +26,23 @@ class _Answer:
 
     schema: str
     schemaType: str | None = None  # noqa: N815  (the registry's word)
-    references: tuple[_Reference, ...] | None = None
+    references: tuple[Reference, ...] | None = None
     id: int | None = None
 
 
-_ANSWER = JsonCodec(_Answer)
+@dataclass(frozen=True, slots=True)
+class _Error:
+    error_code: int
+
+
+_ANSWER, _ERROR = JsonCodec(_Answer), JsonCodec(_Error)
 
 
 class RegistryClient:
     """Client of one registry, without a cache."""
 
     def __init__(self, access: RegistryAccess) -> None:
-        self._http = HttpGet(access)
+        self._http = HttpGet(access, _is_documented)
         self._name = access.name
         self._answers = f"{access.url} answers requests {access.user}"
 
@@ -60,60 +58,48 @@ class RegistryClient:
         ``registry-moved``, ``registry-no-api``, ``registry-tls``, ``registry-references``, ...).
         """
         kind = "ids" if isinstance(schema_id.value, int) else "guids"
-        answer = self._ask(f"schemas/{kind}/{schema_id}")
-        return None if answer is None else self._whole(answer)
+        path = f"schemas/{kind}/{schema_id}"
+        answer = self._ask(path)
+        return None if answer is None else whole(self._name, self._found(answer, path), self._referred)
 
     def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
         """Return a subject's schema of that version (None: latest) and its id.
 
         Raises as ``schema`` does, and ``ConfigError`` (``registry-no-version``) when there is none.
         """
-        answer = self._version(subject, "latest" if version is None else version)
+        answer, path = self._version(subject, "latest" if version is None else version)
         if answer.id is None:
             raise garbage(self._name, "a version without an id")
-        return SchemaId(answer.id), self._whole(answer)
+        return SchemaId(answer.id), whole(self._name, self._found(answer, path), self._referred)
 
-    def _version(self, subject: str, version: int | str) -> _Answer:
-        answer = self._ask(f"subjects/{quote(subject, safe='')}/versions/{version}")
+    def _referred(self, reference: Reference) -> Found:
+        return self._found(*self._version(reference.subject, reference.version))
+
+    def _version(self, subject: str, version: int | str) -> tuple[_Answer, str]:
+        path = f"subjects/{quote(subject, safe='')}/versions/{version}"
+        answer = self._ask(path)
         if answer is None:
             raise fault("registry-no-version", name=self._name, version=version, subject=subject)
-        return answer
+        return answer, path
 
     def _ask(self, path: str) -> _Answer | None:
         text = self._http.get(path)
         if text is None:
             return None
         try:
-            answer = _ANSWER.from_json(text)
+            return _ANSWER.from_json(text)
         except ValueError as error:
             raise garbage(self._name, f"something that is not a schema ({error})") from error
-        if answer.schemaType not in {None, *Language}:
-            raise fault("registry-language", name=self._name, type=answer.schemaType, asked=path)
-        return answer
 
-    def _whole(self, answer: _Answer) -> SchemaText:
-        found: dict[str, str] = {}
-        for name, text in self._references(answer, (), {}):
-            if found.setdefault(name, text) != text:
-                raise self._tangled(f"refers to two different schemas as {name}")
+    def _found(self, answer: _Answer, path: str) -> Found:
         # One that says no language is Avro, older than the others.
-        return SchemaText(Language(answer.schemaType or Language.AVRO), answer.schema, tuple(found.items()))
+        language = language_of(self._name, answer.schemaType or Language.AVRO, path)
+        return Found(language, answer.schema, answer.references or ())
 
-    def _references(
-        self, answer: _Answer, around: tuple[_Reference, ...], seen: dict[_Reference, str]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield names and texts of references, each after its own references, each requested once."""
-        for reference in answer.references or ():
-            if (reference.subject, reference.version) in {(each.subject, each.version) for each in around}:
-                raise self._tangled(f"refers to itself by {reference.name}")
-            if reference in seen:
-                continue
-            if len(seen) == MAX_REFERENCES:
-                raise self._tangled(f"refers to more than {MAX_REFERENCES} others")
-            referred = self._version(reference.subject, reference.version)
-            seen[reference] = referred.schema
-            yield from self._references(referred, (*around, reference), seen)
-            yield reference.name, referred.schema
 
-    def _tangled(self, what: str) -> SluiceError:
-        return fault("registry-references", name=self._name, what=what)
+def _is_documented(text: str) -> bool:
+    try:
+        code = _ERROR.from_json(text).error_code
+    except ValueError:
+        return False
+    return code == _NOT_THERE or code // 100 == _NOT_THERE

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -17,24 +16,26 @@ from urllib3.exceptions import HTTPError
 
 from spark_jobs import __version__
 from spark_jobs.config.redaction import is_bare_url
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.secrets import remember, resolve
-from spark_jobs.config.settings import RegistrySettings
 from spark_jobs.protocol.errors import RetryableError, SluiceError, fault
 
 # After the first try.
 PAUSES_SECONDS = (0.2, 1.0)
 MAX_ANSWER_BYTES = 8 << 20
 _CHUNK_BYTES = 1 << 16
-# Confluent's words for a schema, a subject or a version that is not there begin like this.
-_NOT_THERE = 404
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 class HttpGet:
-    """HTTP client for one base address, for one thread."""
+    """HTTP client for one base address, for one thread.
 
-    def __init__(self, access: RegistryAccess) -> None:
+    ``is_documented`` is true for the text of a 404 by which the registry says that it has none.
+    """
+
+    def __init__(self, access: RegistryAccess, is_documented: Callable[[str], bool]) -> None:
         self._access = access
+        self._is_documented = is_documented
         self._session = requests.Session()
         self._session.headers.update(
             access.headers
@@ -89,7 +90,7 @@ class HttpGet:
         if status == HTTPStatus.OK:
             return text
         if status == HTTPStatus.NOT_FOUND:
-            if _is_documented(text):
+            if self._is_documented(text):
                 return None
             raise fault("registry-no-api", name=name, asked=path)
         raise _away(name, f"answers HTTP {status}")
@@ -116,14 +117,6 @@ class HttpGet:
 def garbage(name: str, what: str) -> SluiceError:
     """Return the error of an invalid answer, as from a gateway in between."""
     return _away(name, f"answers {what}")
-
-
-def _is_documented(text: str) -> bool:
-    try:
-        code = json.loads(text)["error_code"]
-    except (ValueError, TypeError, KeyError):
-        return False
-    return isinstance(code, int) and (code == _NOT_THERE or code // 100 == _NOT_THERE)
 
 
 def _away(name: str, how: str) -> SluiceError:
@@ -159,12 +152,16 @@ _USER = re.compile(r"((?:\$\{[^}]*\}|[^:$])+):")
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """Resolved address and credentials of a registry; ``headers`` hold secrets, ``user`` is text."""
+    """Resolved address and credentials of a registry; ``headers`` and ``login`` hold secrets.
+
+    ``login`` is ``user:password``, or empty; ``user`` is text.
+    """
 
     name: str
     url: str
     user: str
     headers: dict[str, str] = field(repr=False)
+    login: str = field(repr=False)
     verify: str | bool
     certificate: tuple[str, str] | str | None
     timeout_seconds: float
@@ -177,13 +174,13 @@ def access_of(name: str, settings: RegistrySettings) -> RegistryAccess:
     """
     auth = settings.auth
     written = {
-        "url": settings.url,
+        "url": settings.url or "",
         "auth.basic": auth.basic.get_secret_value() if auth.basic else "",
         "auth.bearer": auth.bearer.get_secret_value() if auth.bearer else "",
     }
     given = resolve({f"registries.{name}.{key}": value for key, value in written.items() if value})
     url, basic, bearer = (given.get(f"registries.{name}.{key}", "") for key in written)
-    if not _is_address(url):
+    if settings.url is not None and not _is_address(url):
         raise fault("registry-access", name=name, setting="url", what="it is not a plain address")
     if auth.basic and not basic.partition(":")[1]:
         raise fault("registry-access", name=name, setting="auth.basic", what="it is not user:password")
@@ -198,6 +195,7 @@ def access_of(name: str, settings: RegistrySettings) -> RegistryAccess:
         url=url.rstrip("/"),
         user=_user_of(settings),
         headers={"Authorization": header} if header else {},
+        login=basic,
         verify=settings.ca or True,
         certificate=(settings.cert, key) if settings.cert and key else settings.cert,
         timeout_seconds=settings.timeout_seconds,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from spark_jobs.config.columns import Growth
+from spark_jobs.config.value_format import Framing
 from spark_jobs.protocol.errors import fault
 from spark_jobs.protocol.offsets import SchemaKey, Spans
 from spark_jobs.protocol.progress import ColumnMap
@@ -52,6 +53,7 @@ class KnownSchemas:
     keys: KnownSchemas | None = None
     spans: Spans = ()
     unused: Mapping[SchemaKey | None, str] = field(default_factory=dict)
+    framing: Framing = Framing.CONFLUENT
 
     @property
     def only(self) -> WriterSchema | None:

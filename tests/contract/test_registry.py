@@ -24,7 +24,7 @@ from prove.lab.harm_proxy import Harm, HarmProxy
 from prove.lab.http_proxy import Client, HttpProxy, Request, Response
 from prove.lab.kafka_server import unique_name
 from prove.lab.registry_stand_in import RegistryStandIn, basic
-from spark_jobs.config.settings import RegistryAuth, RegistrySettings
+from spark_jobs.config.registry_settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import SchemaId
 from spark_jobs.registry.client import RegistryClient

@@ -114,8 +114,8 @@ def test_any_bytes_are_told(values: list[bytes]) -> None:
     [
         (b'{"a": NaN}', "NaN", "Set their format"),
         (b"\xef\xbb\xbf{}", "byte order mark", "Set their format"),
-        (bytes(8) + b"\x07\x02abc", "Apicurio", "with Apicurio 2 `apicurio.registry.as-confluent=true`"),
-        (b"\x03\x00" + bytes(range(17)), "AWS Glue", "no other is supported"),
+        (bytes(8) + b"\x07\x02abc", "Apicurio", "`framing: apicurio_global` under `value:`"),
+        (b"\x03\x00" + bytes(range(17)), "AWS Glue", "`framing: glue`"),
         (b"\xc3\x01" + bytes(range(17)), "single objects", "whose one schema"),
     ],
 )

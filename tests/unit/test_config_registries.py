@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PASSWORD = "hunter2-Tr0ub4dor"
 AUTH = "registries.main.auth"
+KAFKA = "kafka: {bootstrap.servers: k}\ncatalog: {type: sql, uri: sqlite:///x, warehouse: /w}\n"
 FILES = "ca: /a, key: /k, cert: /c"
 
 
@@ -52,6 +53,9 @@ def test_a_registry_is_read_with_references_unresolved(tmp_path: Path) -> None:
     ("registry", "key", "told"),
     [
         ("{}", "registries.main.url", "is required"),
+        ("{url: 'http://r', kind: pulsar}", "registries.main.kind", "'pulsar' is not a kind of registry"),
+        ("{url: 'http://r', kind: azure}", "registries.main.kind", "Values of Azure's serializers are bare"),
+        ("{url: 'http://r', region: eu-west-1}", "registries.main.region", "write kind: glue"),
         ("{url: 'ftp://r'}", "registries.main.url", "is not a URL"),
         (f"{{url: 'http://me:{PASSWORD}@r'}}", "registries.main.url", "auth.basic"),
         (f"{{url: 'http://r?token={PASSWORD}'}}", "registries.main.url", "contains a user, a query"),
@@ -98,6 +102,34 @@ def test_a_secret_in_plain_text_is_noted_and_shown_nowhere(tmp_path: Path, auth:
     assert not [text for text in shown if PASSWORD in text]
     again = pickle.loads(pickle.dumps(config))  # noqa: S301  (our own bytes)
     assert again == config
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wrong", "told"),
+    [
+        ("apicurio", "{format: avro}", "value.framing", "which is of kind apicurio"),
+        ("apicurio", "{format: protobuf, framing: apicurio}", "value.format", "Use avro or json_schema"),
+        (
+            "confluent",
+            "{format: avro, framing: apicurio}",
+            "value.framing",
+            "Write framing: confluent or none",
+        ),
+        ("glue", "{format: protobuf, framing: glue}", "value.format", "Use avro or json_schema"),
+        ("glue", "{format: json_schema, framing: glue}", "", ""),
+        ("apicurio", "{format: avro, framing: apicurio_global}", "", ""),
+        ("apicurio", "{format: protobuf, framing: none}", "", ""),
+    ],
+)
+def test_what_a_kind_does_not_write_is_refused_by_name(
+    tmp_path: Path, kind: str, value: str, wrong: str, told: str
+) -> None:
+    """Frames and formats belong to the registry's serializers."""
+    written = value.replace("{", "{registry: main, ")
+    more = f"pipelines: {{a: {{topic: t, table: a.b, value: {written}}}}}\n"
+    _, problems, _ = read(tmp_path, f"{{kind: {kind}, url: 'http://r'}}", KAFKA + more)
+    assert len(problems) == bool(told)
+    assert all(f"pipelines.a.{wrong}: " in each and told in each for each in problems)
 
 
 def test_a_missing_secret_names_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

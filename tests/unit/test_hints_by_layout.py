@@ -17,6 +17,7 @@ from spark_jobs.config.build import build_config
 from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.file_models import WrittenFile, WrittenPipeline
 from spark_jobs.config.problems import Document
+from spark_jobs.config.registry_settings import FRAMINGS, RegistryKind
 from spark_jobs.protocol.work import LAYOUTS, layout_named
 
 ROOMS = ("cli", "servers", "orchestration", "assets", "resources", "gateway", "serving", "spark_jobs")
@@ -46,6 +47,7 @@ FILLED |= {
     "check": "lag",
     "extra": "msk",
     "routed": "l.b",
+    "known": "none",
 }
 VARIES = re.compile(r"\{\{|\}\}|\{(?:\w+\.)*(\w+)[^{}]*\}")
 
@@ -68,7 +70,7 @@ OTHERS = {
 }
 OTHERS |= {"catalog.db", "column.exclude.list", "key.converter", "message.key.columns", "serve.log"}
 OTHERS |= {"value.converter.schemas.enable", "defaults.conf", "launcher", "_kafka_key", "fit", "string"}
-OTHERS |= {"format", "on_failure", "spark.a", "when"}  # below what the mistake stands in
+OTHERS |= {"format", "kind", "on_failure", "spark.a", "when"}  # below what the mistake stands in
 WITHIN = {"listen": "serve.listen", "raw": "value.format", "spool.path": "gateway.spool.path"}
 WITHIN |= {"subject": "value.subject", "version": "value.version", "tokens": "gateway.tokens"}
 WITHIN |= {"registry": "value.registry", "framing": "value.framing", "tables": "route.tables"}
@@ -162,11 +164,13 @@ SHOWN = {
 BY_ID = {"format": "avro", "registry": "main"}
 BY_VERSION = {**BY_ID, "framing": "none"}
 IN_FILE = {"format": "avro", "file": "a.avsc"}
+OF_KINDS = [{**BY_ID, "registry": str(kind), "framing": str(fits[0])} for kind, fits in FRAMINGS.items()]
 BESIDE: tuple[dict[str, Any], ...] = (
     {},
     {"value": BY_ID, "key": BY_ID},
     {"value": BY_ID},
     {"value": BY_VERSION, "key": BY_VERSION},
+    *({"value": each, "key": each} for each in OF_KINDS),
     {"value": {"format": "protobuf", "file": "a.proto"}},
     {"value": IN_FILE, "key": IN_FILE},
     {"value": {"format": "csv"}},
@@ -246,7 +250,8 @@ def _problems(settings: Mapping[str, Any], **of_file: Any) -> list[str]:
     pipeline = {"topic": "t", "table": "l.a", **settings}
     content = {
         "version": "1",
-        "registries": {"main": {"url": "http://r:1"}},
+        "registries": {kind: {"kind": kind, "url": "http://r:1"} for kind in map(str, RegistryKind)}
+        | {"main": {"url": "http://r:1"}},
         "sources": {"shop": "${SHOP}"},
         "pipelines": {"a": pipeline},
         **of_file,

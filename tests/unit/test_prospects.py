@@ -15,7 +15,7 @@ from cli.commands.config_template import render_config
 from prove.lab.connect_avro import AvroConverter
 from prove.lab.debezium_events import Column, Source
 from prove.lab.registry_stand_in import RegistryStandIn
-from spark_jobs.config.settings import RegistrySettings
+from spark_jobs.config.registry_settings import RegistrySettings
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.connect import open_registry
 from spark_jobs.kafka.chunks import Chunk

@@ -14,11 +14,12 @@ import pytest
 
 from prove.lab.http_proxy import Response
 from prove.lab.registry_stand_in import RegistryStandIn, basic
+from spark_jobs.config.registry_settings import RegistryAuth, RegistrySettings
 from spark_jobs.config.secrets import scrub
-from spark_jobs.config.settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import SchemaId
-from spark_jobs.registry import client, http_get
+from spark_jobs.registry import http_get
+from spark_jobs.registry import references as following
 from spark_jobs.registry.client import RegistryClient
 from spark_jobs.registry.http_get import access_of
 from spark_jobs.schema.writer_schema import Language, SchemaText
@@ -103,7 +104,7 @@ def test_references_that_nobody_could_read_are_refused(
     stand_in: RegistryStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Circles, one name for two schemas, more than a bound, and a reference that is not there end it."""
-    monkeypatch.setattr(client, "MAX_REFERENCES", 3)
+    monkeypatch.setattr(following, "MAX_REFERENCES", 3)
     circle = {"schema": "a", "references": [refers_to("circle")], "id": 9}
     stand_in.answers["subjects/circle/versions/1"] = Response(200, TYPE, json.dumps(circle).encode())
     for number in range(5):
