@@ -150,7 +150,6 @@ def _configured(lab: Lab, home: Path, topics: Sequence[str], tables: Sequence[st
         "kafka": {"bootstrap.servers": lab.bootstrap_servers},
         "catalog": {"name": "lake", **catalog_of(home)},
         "metrics": {"listen": f"127.0.0.1:{free_ports(1)[0]}"},
-        "runs": {"start": "fork", "rounds": os.cpu_count() or 1},
         "pipelines": {
             topic: {"topic": topic, "table": table, "freshness": FRESHNESS}
             for topic, table in zip(topics, tables, strict=True)

@@ -48,6 +48,10 @@ OBSERVED_SECONDS_EACH = 60.0
 # The daemon writes each before it starts a tick's runs, in tenths of a second: the first tick has all topics.
 MOST_OBSERVED = 10
 PARTITIONS_SHOWN = 64
+# Half of the time a round waits for the broker, Spark, and the disk, or for the tick after it.
+ROUNDS_PER_CORE = 2
+# Of ten runs at a time, `orchestration/dagster.yaml`: large drains and upkeep have the others.
+MOST_ROUNDS = 6
 
 
 @watching(
@@ -64,7 +68,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     beat(sluice.config.home)
     looks = [look for look in seen if look.pipeline.schedule is None]
     observed = topic_observations(seen, sluice, now)
-    requests, problems = drains(looks, context.instance, sluice, should_drain, rounds=_rounds(sluice.config))
+    requests, problems = drains(
+        looks, context.instance, sluice, should_drain, rounds=rounds_of(sluice.config)
+    )
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -81,10 +87,11 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
 
 
-def _rounds(config: SluiceConfig) -> int:
+def rounds_of(config: SluiceConfig) -> int:
     """Return the most rounds at a time: none where runs start Spark and wait for the machine's pool."""
     given = config.runs.rounds
-    return 0 if is_spark_local(config) else (os.cpu_count() or 1) if given is None else given
+    default = min(ROUNDS_PER_CORE * (os.cpu_count() or 1), MOST_ROUNDS)
+    return 0 if is_spark_local(config) else default if given is None else given
 
 
 def drains(

@@ -105,9 +105,9 @@ def watching(
     )(named_failures()(tick))
 
 
-# With each further 250, sensors wait once longer: a look takes longer, and so do the runs it asks for.
+# With each further 500, sensors wait once longer: a look takes longer, and so do the runs it asks for.
 # The daemon looks every 5 s: 6 s between ticks would be 10.
-PIPELINES_AT_FULL_PACE = 250
+PIPELINES_AT_FULL_PACE = 500
 
 
 def paced(watch: SensorDefinition, pipelines: int) -> SensorDefinition:

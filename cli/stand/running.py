@@ -86,7 +86,8 @@ CODE = process_name(LOCATION)
 # Who is served there loses an answer when one of them ends, and nothing else stops: it is started again.
 BESIDE = (WATCH, SERVE, GATEWAY)
 LISTENERS = {METRICS: "metrics", CATALOG: "catalog server", SERVE: "query server", GATEWAY: "gateway"}
-STOP_ORDER = ((DAEMON, WEBSERVER, CODE, RUNS, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
+# The daemon goes before what runs are started from: a run that it took from its queue meanwhile would fail.
+STOP_ORDER = ((DAEMON, WEBSERVER, STREAM, *BESIDE), (CODE, RUNS), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 GATEWAY_PARTITIONS = 4
 Started = TypeVar("Started")

@@ -120,7 +120,7 @@ class RunsSettings(Frozen):
     rounds: values.Number | None = key(
         None,
         "Maximum number of runs at a time that drain up to 16 small backlogs each. `0`: a run a pipeline."
-        " Default: the cores of this machine.",
+        " Default: two a core, six at most.",
     )
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -199,6 +199,30 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert "kafka" in kept
     assert sluice("reset", "--yes", home=up_home).returncode == 0
     assert not up_home.exists()
+
+
+def test_the_daemon_ends_before_what_its_runs_are_started_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that it takes from its queue meanwhile would fail."""
+    ended: list[str] = []
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def stop(self, _: float) -> None:
+            time.sleep(0.05 if self.name == running.DAEMON else 0)
+            ended.append(self.name)
+
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    servers = Servers(load_config(tmp_path / "sluice.yaml"))
+    names = (running.RUNS, running.CODE, running.DAEMON)
+    servers.processes = {name: cast("ServerProcess", Named(name)) for name in names}
+    servers.stop()
+    assert ended[0] == running.DAEMON
+    assert set(ended) == set(names)
 
 
 def test_a_changed_configuration_is_followed_and_one_with_mistakes_is_not(

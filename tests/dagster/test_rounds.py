@@ -16,10 +16,11 @@ from dagster._core.storage.dagster_run import DagsterRun, RunOpConcurrency
 from assets import rounds
 from assets.pipeline_asset import DRAIN, pool_of, table_key
 from assets.tables import table_asset
+from orchestration import backlog_sensor
 from orchestration.backlog_sensor import drains, topic_observations
 from orchestration.run_requests import RunHistory, should_drain
 from resources.sluice import Sluice
-from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.drain import drain as drain_module
 from spark_jobs.drain.drain import DrainResult
 from spark_jobs.monitoring.survey import Surveyed, TableState
@@ -105,6 +106,16 @@ def test_no_more_rounds_are_under_way_than_allowed(instance: DagsterInstance) ->
     begin(instance, first[1])
     assert not asked(instance, *(look(f"p{n}") for n in range(40)))
     assert [names(each) for each in asked(instance, look("full", 2_000_000))] == [{"full"}]
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 2), (2, 4), (16, 6)])
+def test_rounds_leave_runs_of_the_queue_to_others(
+    cores: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default there are two a core, since a round waits half of its time; the queue starts ten runs."""
+    monkeypatch.setattr(backlog_sensor.os, "cpu_count", lambda: cores)
+    config = SLUICE.config.model_copy(update={"spark": SparkSettings(remote="sc://spark:15002")})
+    assert backlog_sensor.rounds_of(config) == most
 
 
 def test_a_round_waits_for_no_pool(instance: DagsterInstance) -> None:
