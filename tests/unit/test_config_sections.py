@@ -119,7 +119,7 @@ EVERY_SECTION = {
         "tls": {"cert": "/gateway.pem"},
         "streams": {"clicks": {"topic": "clicks"}},
     },
-    "registries": {"main": {"url": "http://registry:8081"}},
+    "registries": {"main": {"kind": "glue", "url": "http://registry:8081"}},
     "pipelines": {
         "orders": {
             "topic": "orders",
