@@ -52,6 +52,7 @@ CATALOGS = {
     "nessie": "Nessie, S3",
     "glue": "AWS Glue by moto, S3",
     "azure": "SQLite, Azure by Azurite",
+    "gcs": "SQLite, Google by fake-gcs-server",
     "secured": "SQLite; Kafka over TLS with rights on the topic alone",
 }
 _STYLE = (

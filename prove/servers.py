@@ -19,7 +19,7 @@ from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.lab.secured_kafka import SecuredKafka, start_secured_kafka
 from prove.lab.token_endpoint import giving_tokens
-from prove.workload import AZURE, SECURED, Testbed
+from prove.workload import AZURE, GCS, SECURED, Testbed
 from servers.process import ServerFolder, free_ports
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -115,6 +115,7 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
             catalogs=catalogs,
             secured=servers.secured_kafka() if SECURED in needed else None,
             azurite=servers.azurite() if AZURE in needed else "",
+            gcs=servers.gcs() if GCS in needed else "",
         )
     finally:
         servers.stop()
@@ -127,5 +128,5 @@ def spark_settings(folder: ServerFolder, *, cores: int = 2) -> SparkConnectSetti
         home=folder.home,
         port=free_ports(1)[0],
         cores=cores,
-        jar_sets=("spark", "spark-s3", "spark-postgres"),
+        jar_sets=("spark", "spark-s3", "spark-gcs", "spark-postgres"),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from prove.lab.azurite import container_at
 from prove.lab.fault_proxy import FaultProxy
+from prove.lab.gcs import gcs_at
 from prove.lab.generated_changes import RandomSource
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
@@ -24,6 +25,7 @@ REST = "rest"
 NESSIE = "nessie"
 GLUE = "glue"
 AZURE = "azure"
+GCS = "gcs"
 SECURED = "secured"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
@@ -32,6 +34,7 @@ CATALOG_NAMES = {
     NESSIE: "Nessie over S3",
     GLUE: "AWS Glue by moto's server, made to compare versions",
     AZURE: "the embedded catalog; tables and log on Azure's storage, by Azurite",
+    GCS: "the embedded catalog; tables and log on Google Cloud Storage, by fake-gcs-server",
     SECURED: "the embedded catalog; Kafka over TLS, by a user with rights on the topic alone",
 }
 
@@ -47,6 +50,7 @@ class Testbed:
     catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
     secured: SecuredKafka | None = None
     azurite: str = ""
+    gcs: str = ""
 
     @contextmanager
     def workload(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Workload]:
@@ -78,6 +82,12 @@ class Testbed:
             azure = container_at(self.azurite)
             configure(lab, "catalog", {"warehouse": azure.location("lake"), **azure.properties})
             configure(lab, "", {"state": azure.location("log")})
+            yield workload
+            return
+        if catalog == GCS:
+            google = gcs_at(self.gcs)
+            configure(lab, "catalog", {"warehouse": google.location("lake"), **google.properties})
+            configure(lab, "", {"state": google.location("log")})
             yield workload
             return
         with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:

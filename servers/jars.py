@@ -68,11 +68,12 @@ def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
 
 
 def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the jar sets for a lake: Iceberg's AWS bundle only for S3, and a driver for Postgres."""
-    is_on_s3 = any(key.startswith("s3.") for key in catalog_properties)
+    """Return the jar sets for a lake: Iceberg's bundle only for its store, and a driver for Postgres."""
+    families = {key.partition(".")[0] for key in catalog_properties}
     warehouse = catalog_properties.get("warehouse", "")
     more = {
-        "spark-s3": is_on_s3 or warehouse.startswith(("s3://", "s3a://")),
+        "spark-s3": "s3" in families or warehouse.startswith(("s3://", "s3a://")),
+        "spark-gcs": "gcs" in families or warehouse.startswith("gs://"),
         "spark-postgres": catalog_properties.get("uri", "").startswith("postgresql"),
     }
     return ("spark", *(name for name, is_needed in more.items() if is_needed))

@@ -5,8 +5,8 @@ and the catalog's of a job that commits in the same way. So on Postgres only dra
 not what differs from a drain or a replay by its rows alone. All outcomes of a REST server's commit meet one
 job of each way to commit (``WAYS_TO_COMMIT``), the other jobs meet ``USUAL_FAULTS``. Gates meet no REST
 server, Spark's jobs no Postgres, and Spark's other jobs kills only; on Nessie there is a dozen of all, on
-Glue and on Azure half a dozen kills. First batches are killed once more where the broker is asked over TLS,
-by a user who has rights on the topic alone.
+Glue, Azure and Google Cloud Storage half a dozen kills. First batches are killed once more where the broker
+is asked over TLS, by a user who has rights on the topic alone.
 
 After the fault a new process does what the operator or the next tick would do, more records come, and
 an audit counts.
@@ -44,7 +44,7 @@ from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import AZURE, GLUE, NESSIE, POSTGRES, REST, SECURED, SQLITE, Testbed, Workload
+from prove.workload import AZURE, GCS, GLUE, NESSIE, POSTGRES, REST, SECURED, SQLITE, Testbed, Workload
 
 JOBS = (*DATA_JOBS, *ROUTED_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
@@ -68,7 +68,7 @@ USUAL_FAULTS = (
 # An append, a replacement of rows, an append of what is owed, a change of columns, a row delta.
 WAYS_TO_COMMIT = (DRAIN, REPLAY, DEAD_LETTERS, NEW_COLUMNS, MIRROR)
 KILLED_ON_POSTGRES = (FIRST, DRAIN)
-# On Nessie, Glue and Azure.
+# On Nessie, Glue, Azure and Google Cloud Storage.
 KILLED_ON_FEW = (
     (FIRST, ("drain.after-table-made", "commit.after-swap")),
     (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),
@@ -163,10 +163,11 @@ def crash_cells() -> Iterator[Cell]:
         *_on_nessie(),
         *(
             Cell(job, Kill(point), catalog)
-            for catalog in (GLUE, AZURE)
+            for catalog in (GLUE, AZURE, GCS)
             for job, points in KILLED_ON_FEW
             for point in points
         ),
+        Cell(KEEPING_EXPORT, Kill("export.after-window"), GCS),
         *_on_spark(),
         *(Cell(FIRST, Kill(point), SECURED) for point in FIRST.points),
         *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),

@@ -22,11 +22,15 @@ TOKEN = "test-oauth-token"
 
 @dataclass(slots=True)
 class Orders:
-    """How a bucket answers: without these permissions, as to a token that ended, its next creation late."""
+    """How a bucket answers: without these permissions, as to a token that ended, its next creation late.
+
+    ``is_old``: every object is said to be four days older.
+    """
 
     lacking: Sequence[str] = ()
     is_expired: bool = False
     holds_back: bool = False
+    is_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _SURE_LENGTH = 8
 # Ours alone: Spark never has them.
 _REGISTRY_AUTH = re.compile(r"(^|\.)auth\.(basic|bearer)$")
 _NOT_SECRET = re.compile(
-    r"(token[._-](endpoint|uri|type)|endpoint\.url|authorization[._-]url|token-refresh-enabled|access-delegation"
+    r"(token[._-](endpoint|uri|type|expires-at)|endpoint\.url|authorization[._-]url|token-refresh-enabled|access-delegation"
     r"|location$|provider$)",
     re.IGNORECASE,
 )

@@ -69,7 +69,7 @@ def test_locks_name_every_file_once() -> None:
 def test_locks_hold_the_sets() -> None:
     """Every set the code asks for is there, and no line carries an address."""
     assert {jar.set_name for jar in read_lock(RUNTIME_LOCK)} == {
-        *("kafka", "spark", "spark-s3", "spark-postgres", "registry")
+        *("kafka", "spark", "spark-s3", "spark-gcs", "spark-postgres", "registry")
     }
     sets = {"rest", "nessie", "flight", "debezium"}
     assert {jar.set_name for jar in read_lock(TEST_LOCK)} == sets
