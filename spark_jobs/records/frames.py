@@ -38,12 +38,13 @@ def header_of(headers: Headers, wanted: str) -> bytes | None:
 
 def _of_apicurio(prefix: str, value: bytes, headers: Headers, whose: str) -> tuple[SchemaId, bytes]:
     ours = f"apicurio.{whose}."
-    named = {name.removeprefix(ours): each for name, each in headers or () if name.startswith(ours)}
-    if named.get("encoding") == b"JSON":
-        raise UnframedError(f"is Avro as JSON by its header {ours}encoding: only binary Avro is read")
-    for header, kind in (("contentId", ""), ("globalId", "global-")):
-        if header in named:
-            return _id(kind, named[header] or b""), value
+    if headers:
+        named = {name.removeprefix(ours): each for name, each in headers if name.startswith(ours)}
+        if named.get("encoding") == b"JSON":
+            raise UnframedError(f"is Avro as JSON by its header {ours}encoding: only binary Avro is read")
+        for header, kind in (("contentId", ""), ("globalId", "global-")):
+            if header in named:
+                return _id(kind, named[header] or b""), value
     if len(value) < _APICURIO_BYTES or value[0]:
         wanted = "neither a zero byte and an id of eight bytes before it, nor a header"
         raise UnframedError(f"names no schema: {wanted} {ours}contentId or {ours}globalId")

@@ -99,6 +99,8 @@ def test_references_come_with_a_schema_each_after_its_own(filled: Filled) -> Non
         assert json.loads(schema.references[0][1]) == json.loads(record(low))
 
 
+# Confluent's: test_registry.py
+@pytest.mark.parametrize("filled", [RegistryKind.APICURIO, RegistryKind.GLUE], indirect=True)
 @pytest.mark.parametrize("harm", [Harm.SLOW, Harm.DENIED, Harm.ALL_CUT])
 def test_what_is_kept_needs_no_registry_and_what_is_not_waits_for_it(
     filled: Filled, harm: Harm, tmp_path: Path
