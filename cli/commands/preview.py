@@ -47,7 +47,7 @@ def command(pipeline: str, records: int, schema: str | None, version: int | None
     no record becomes a row, so that the first batch would be refused.
 
     A rehearsal shows the newest records as if written with another schema, for a producer's CI. Exit code
-    65 if that makes dead letters or fails a quality gate.
+    65 if that makes dead letters, fails a quality gate or can hold none of them.
     """
     if schema and version:
         raise click.UsageError("give --schema or --version, not both")
@@ -73,13 +73,18 @@ def _rehearse(
     from spark_jobs.preview.rehearsal import rehearse
 
     found = rehearse(pipeline, connections, file=schema, version=version, max_records=records)
-    _print(found.seen, pipeline)
+    if not found.fits_none:
+        _print(found.seen, pipeline)
     for why, count in found.left_out.items():
         output.say(f"{output.count(count, 'record')} left out, since the schema cannot hold them: {why}")
     for failed in found.failed_gates:
         output.say(f"a batch of these records would be held: {failed}")
+    if pipeline.gates and pipeline.layout.keeps_newest:
+        output.say("gates were not judged: those of a mirror judge rows after their changes")
     output.say(
-        f"{output.count(len(found.dead_letters), 'record')} would become dead letters by this schema; "
+        "the schema can hold none of the records"
+        if found.fits_none
+        else f"{output.count(len(found.dead_letters), 'record')} would become dead letters by this schema; "
         f"columns changed: {', '.join(found.seen.added) or 'none'}"
     )
     return 0 if found.is_safe else EXIT_UNREADABLE

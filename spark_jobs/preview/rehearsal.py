@@ -50,7 +50,12 @@ class Rehearsal:
     @property
     def is_safe(self) -> bool:
         """True if no record of these becomes a dead letter and no gate fails."""
-        return not (self.dead_letters or self.failed_gates)
+        return not (self.dead_letters or self.failed_gates or self.fits_none)
+
+    @property
+    def fits_none(self) -> bool:
+        """True if the new schema can hold none of the records, so that nothing could be rehearsed."""
+        return bool(self.left_out) and not self.seen.balance.offsets
 
 
 def rehearse(
