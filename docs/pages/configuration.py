@@ -232,9 +232,8 @@ These are fixed, because reading every record once depends on them: `isolation.l
 `group.id` is refused too: Sluice joins no consumer group."""
 
 _CATALOG = """`name`, and the properties of the catalog and its FileIO under PyIceberg's names, in one flat
-map. They are translated to Iceberg-Java's names for Spark. Properties for Spark alone belong in
-`spark.conf` as `spark.sql.catalog.<name>.…`. Without properties, the catalog is SQLite in `catalog.db` and
-the warehouse is the folder `lake`, both in the state folder.
+map. They are translated for Spark, whose own belong in `spark.conf` as `spark.sql.catalog.<name>.…`. Without
+properties: SQLite in `catalog.db` and the warehouse `lake`, both in the state folder.
 
 | catalog | setting |
 |---|---|
@@ -242,6 +241,7 @@ the warehouse is the folder `lake`, both in the state folder.
 | Postgres | `type: sql`, `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]` |
 | Iceberg REST | `type: rest`, `uri: https://host` |
 | Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
+| Polaris | `type: rest`, `uri: https://host/api/catalog`, `warehouse: NAME`, `scope: PRINCIPAL_ROLE:ALL` |
 | AWS Glue | `type: glue`, `client.region`, `warehouse: s3://…`, `extras: [glue]` |
 
 A REST catalog with a login, and tables on S3:
@@ -268,9 +268,8 @@ A catalog that verifies AWS signatures instead: `rest.sigv4-enabled: true`, `res
 A Postgres connection waits 10 s for the server and a minute for an answer, unless the address sets other
 times. A pooler that refuses start-up options requires `?options=` in the address.
 
-Tokens that expire are renewed, also within a commit. Credentials that the catalog vends with a table are
-requested for every batch. If they expire within it, the run fails with `credentials-expired` and the next
-one continues."""
+Expired tokens are renewed, also within a commit and by Spark. Vended credentials are requested for every
+batch; if they expire within it, the run fails with `credentials-expired` and the next one continues."""
 
 _VALUE = """Format of the records' values and place of their schemas. Default: JSON objects.
 

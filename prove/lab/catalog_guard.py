@@ -7,6 +7,8 @@ import hmac
 import json
 import uuid
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
@@ -32,11 +34,13 @@ class _Guard(HttpProxy):
 class TokenGuard(_Guard):
     """Gives tokens to a client by its credentials (OAuth 2), and refuses whoever has none or an ended one.
 
-    ``given`` counts tokens; ``refused`` requests by their method and path.
+    ``given`` counts tokens; ``refused`` requests by their method and path. Like most providers it does not
+    exchange tokens. ``lasts_seconds`` is announced; a token only ends by ``end_tokens``.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, *, lasts_seconds: int = 3600) -> None:
         super().__init__(upstream)
+        self._lasts_seconds = lasts_seconds
         self.given = 0
         self.refused: list[tuple[str, str]] = []
         self._valid: set[str] = set()
@@ -60,7 +64,9 @@ class TokenGuard(_Guard):
         self.given += 1
         token = uuid.uuid4().hex
         self._valid.add(token)
-        return _answer(200, {"access_token": token, "token_type": "bearer", "expires_in": 3600})
+        return _answer(
+            200, {"access_token": token, "token_type": "bearer", "expires_in": self._lasts_seconds}
+        )
 
 
 class SignatureGuard(_Guard):
@@ -117,7 +123,7 @@ class SignatureGuard(_Guard):
 
 
 class VendingProxy(_Guard):
-    """Vends credentials of a new session with each table; its ``store`` takes those of no ended session."""
+    """Vends credentials of a new session with each table, until its ``store`` ends them."""
 
     def __init__(self, upstream: str, store: VendedStore) -> None:
         super().__init__(upstream)
@@ -130,13 +136,15 @@ class VendingProxy(_Guard):
             return answer
         content = json.loads(answer.content)
         token = self._store.vend()
-        content["config"] = {
-            **content.get("config", {}),
-            "s3.endpoint": self._store.url,
+        content["config"] = {**content.get("config", {}), "s3.endpoint": self._store.url}
+        keys = {
             "s3.access-key-id": "vended",
             "s3.secret-access-key": "vended-secret",
             "s3.session-token": token,
         }
+        # For the bucket: Iceberg's Java library deletes many files with no credentials of a longer prefix.
+        bucket = "/".join(content["metadata"]["location"].split("/")[:3])
+        content["storage-credentials"] = [{"prefix": bucket, "config": keys}]
         return _answer(answer.status, content)
 
 
@@ -166,6 +174,19 @@ class VendedStore(_Guard):
             b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
         )
         return Response(400, (("Content-Type", "application/xml"),), content)
+
+
+@contextmanager
+def guarded(properties: Mapping[str, str]) -> Iterator[tuple[dict[str, str], VendedStore]]:
+    """Yield properties of this catalog behind OAuth, which vends what its store takes, and that store."""
+    with (
+        VendedStore(properties["s3.endpoint"]) as store,
+        VendingProxy(properties["uri"], store) as vending,
+        TokenGuard(vending.url) as guard,
+    ):
+        own = {name: value for name, value in properties.items() if not name.startswith("s3.")}
+        login = {"uri": guard.url, "credential": f"{CLIENT_ID}:{CLIENT_SECRET}", "s3.region": "us-east-1"}
+        yield own | login, store
 
 
 def _catalog_error(status: int, kind: str, message: str) -> Response:

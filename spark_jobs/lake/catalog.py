@@ -130,7 +130,7 @@ _AWS_REFUSAL = re.compile(
 )
 _AWS_SAME_AGAIN = re.compile(r"\((InvalidInput|Validation)\w*\) when")
 _NO_STAGING = re.compile(r"stag\w*[- ]?creat", re.IGNORECASE)
-_WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 419, 421, 423, 425, 429})
+_WORTH_ANOTHER_TRY = frozenset({401, 408, 409, 412, 419, 421, 423, 425, 429})
 # What a library raises of values, columns and partitions as they are. Drivers' own are none of these.
 _SAME_AGAIN = (
     ArithmeticError,

@@ -88,6 +88,9 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         java.setdefault("client.assume-role.region", java.get("client.region", "us-east-1"))
     if "s3.sse.key" in java:
         java.setdefault("s3.sse.type", "kms")
+    if "credential" in properties:
+        # Java would exchange a token for the next one: few providers do, and then it uses the ended one on.
+        java.setdefault("token-exchange-enabled", "false")
     if properties.get("rest.sigv4-enabled", "").lower() == "true":
         java = {name: properties[own] for name, own in _SIGNING.items() if own in properties} | java
     return java

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
@@ -16,6 +16,9 @@ from pyiceberg.schema import Schema
 from requests import HTTPError, Response, Session
 
 from spark_jobs.protocol.errors import fault, needs
+
+if TYPE_CHECKING:
+    from pyiceberg.table import StagedTable
 
 TIMEOUTS_SECONDS = (10.0, 60.0)  # to connect, to wait for an answer
 _MISSING = re.compile(r"NoSuch\w*(Table|Namespace)|(Table|Tabular|Namespace|Entity)\w*NotFound")
@@ -45,6 +48,16 @@ class PatientRestCatalog(RestCatalog):
         signer = session.get_adapter(self.uri)
         if signer._boto_session.get_credentials() is None:  # type: ignore[attr-defined]  # noqa: SLF001
             raise fault("catalog-settings.unsigned", catalog=self.name)
+
+    def _response_to_staged_table(self, identifier_tuple: Any, table_response: Any) -> StagedTable:
+        """Take the credentials for the new table's place: it has no metadata file yet to choose them by."""
+        vended = self._resolve_storage_credentials(
+            table_response.storage_credentials, table_response.metadata.location
+        )
+        config = {**table_response.config, **vended}
+        return super()._response_to_staged_table(
+            identifier_tuple, table_response.model_copy(update={"config": config})
+        )
 
 
 def with_last_column_ids(body: bytes) -> bytes:

@@ -17,10 +17,13 @@ from prove.lab.catalog_guard import (
     VendedStore,
     VendingProxy,
 )
+from prove.lab.fault_proxy import is_table_commit
 from prove.lab.harm_proxy import Harm, HarmProxy
+from prove.lab.http_proxy import Client, HttpProxy, Request, Response
+from spark_jobs.commit import swap as landing
 from spark_jobs.commit.batch_commit import DrainCommit
 from spark_jobs.lake import rest_catalog
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
 from tests.support.lake import Lake, write_rows
 
 if TYPE_CHECKING:
@@ -39,6 +42,29 @@ SIGNED = {
     "client.access-key-id": "AKID",
     "client.secret-access-key": "signing-secret",
 }
+
+
+class Answering(HttpProxy):
+    """Answers the next commit with ``status``, 0 to end its connection, having passed it on or not."""
+
+    armed: tuple[int, bool] | None = None
+    commits = 0
+
+    def serve(self, request: Request, client: Client) -> None:
+        armed = None
+        if is_table_commit(request.method, request.path):
+            self.commits += 1
+            armed, self.armed = self.armed, None
+        if armed is None:
+            client.answer(self.pass_on(request))
+            return
+        status, is_passed_on = armed
+        if is_passed_on:
+            self.pass_on(request)
+        if status:
+            client.answer(Response(status, (("Content-Type", "text/html"),), b"<p>by a gateway</p>"))
+        else:
+            client.cut()
 
 
 def with_login(lake: Lake, uri: str, login: Mapping[str, str]) -> Lake:
@@ -136,6 +162,42 @@ def test_requests_are_signed_as_aws_wants_them(rest_lake: Lake, signatures: Sign
     lake.drain(0, 10)
     assert lake.offsets() == list(range(10))
     assert signatures.verified > 10
+
+
+@pytest.mark.parametrize(
+    ("login", "statuses"),
+    [("tokens", (409, 412, 429, 500, 502, 503, 504, 0)), ("signatures", (412, 503, 0))],
+    ids=["tokens", "signatures"],
+)
+def test_each_answer_to_a_commit_is_settled_behind_each_login(
+    rest_lake: Lake,
+    login: str,
+    statuses: tuple[int, ...],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What landed is found, a conflict is staged again, all else is unknown until the next attempt."""
+    monkeypatch.setattr(landing, "READ_BACK_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr(landing, "_pause", lambda _retries: None)
+    guard = request.getfixturevalue(login)
+    with Answering(guard.url) as gateway:
+        lake = with_login(rest_lake, gateway.url, CREDENTIAL if login == "tokens" else SIGNED)
+        lake.make_table(dead_letters=False)
+        end = 0
+        for status in statuses:
+            for is_passed_on in (True, False):
+                gateway.armed, gateway.commits = (status, is_passed_on), 0
+                batch = lake.request(end, end + 1)
+                if is_passed_on or status == 409:
+                    lake.commit(batch)
+                    assert gateway.commits == (1 if is_passed_on else 2), status
+                else:
+                    with pytest.raises(CommitStateUnknown):
+                        lake.commit(batch)
+                    assert gateway.commits == 1, status
+                    lake.drain(end, end + 1)
+                end += 1
+        assert lake.offsets() == list(range(end))
 
 
 def test_what_cannot_be_signed_or_is_signed_wrongly_is_one_error(

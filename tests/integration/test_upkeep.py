@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from prove.lab.catalog_guard import SignatureGuard, VendedStore, VendingProxy
+from prove.lab.catalog_guard import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    SignatureGuard,
+    TokenGuard,
+    VendedStore,
+    VendingProxy,
+)
 from prove.lab.pipeline_lab import progress
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
@@ -94,6 +101,26 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     drain_often(lab, new_lab, 1)
     expect_whole(lab, DRAINS + 3)
     assert tidy(lab, "compaction").tables[0].done.note == "no partition has enough small files to merge"
+
+
+@pytest.mark.rest
+def test_spark_renews_a_token_by_the_clients_credentials(
+    new_lab: NewLab, rest_catalog_properties: dict[str, str], s3: S3
+) -> None:
+    """Where tokens are not exchanged, Iceberg's Java library would go on with the ended one."""
+    lab = new_lab()
+    with TokenGuard(rest_catalog_properties["uri"], lasts_seconds=1) as guard:
+        login = {"uri": guard.url, "credential": f"{CLIENT_ID}:{CLIENT_SECRET}"}
+        serve_from(lab, {**rest_catalog_properties, **login}, s3)
+        set_upkeep(lab, compact_above=5, keep_snapshots=3)
+        drain_often(lab, new_lab, DRAINS)
+        tidy(lab, "compaction")
+        guard.end_tokens()
+        given, deadline = guard.given, time.monotonic() + 30
+        while guard.given == given:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert [table.after.snapshots for table in tidy(lab, "snapshots").tables] == [3, 3]
 
 
 def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_lab: NewLab) -> None:

@@ -64,6 +64,7 @@ def test_a_rest_catalog_over_s3():
         "s3.session-token": "c",
         "s3.path-style-access": "true",
         "http-client.apache.connection-timeout-ms": "2500",
+        "token-exchange-enabled": "false",
     }
 
 
