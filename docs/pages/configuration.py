@@ -262,7 +262,16 @@ catalog:
 A catalog that verifies AWS signatures instead: `rest.sigv4-enabled: true`, `rest.signing-name: NAME`,
 `client.region`, `client.access-key-id`, `client.secret-access-key` (or a role), and `extras: [glue]`.
 
-[What is tested](supported-versions.md#catalogs-stores-registries). Properties of GCS and ADLS are passed on:
+Tables on Google Cloud Storage, `warehouse: gs://BUCKET/lake`:
+
+| login | setting |
+|---|---|
+| workload identity | none |
+| service account | in the environment: `GOOGLE_APPLICATION_CREDENTIALS=/path/key.json` |
+| token | `gcs.oauth2.token` |
+| HMAC keys | as on S3, `s3.endpoint: https://storage.googleapis.com` |
+
+[What is tested](supported-versions.md#catalogs-stores-registries). More properties:
 [PyIceberg's configuration](https://py.iceberg.apache.org/configuration/).
 
 A Postgres connection waits 10 s for the server and a minute for an answer, unless the address sets other

@@ -27,6 +27,7 @@ _PUBLIC_KEYS = frozenset(
         "type",
         "s3.endpoint",
         "s3.region",
+        "gcs.service.host",
         "client.region",
     }
 )
