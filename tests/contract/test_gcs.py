@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from prove.lab.gcs import Gcs, gcs_at
+from spark_jobs.preview.reachability import try_storage
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.storage.create_only import CreateOnlyStore, find_files, list_files
+from spark_jobs.storage.file_io import load_file_io
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +85,17 @@ def test_missing_permission_is_named(
     with pytest.raises(ConfigError, match=f"does not have {permission} access") as caught:
         act(log)
     assert caught.value.code == "log-store-refused"
+    with pytest.raises(ConfigError, match=f"does not have {permission} access") as caught:
+        try_storage(gcs.location("lake"), gcs.properties)
+    assert caught.value.code == "storage-refused"
+    assert "Storage Object User" in caught.value.hint
+
+
+def test_arrows_tries_end_before_a_run_does(gcs: Gcs) -> None:
+    """PyIceberg opens this store by Sluice's FileIO, in which Arrow does not ask for 15 minutes."""
+    file_io = load_file_io(gcs.properties, gcs.location("lake"))
+    _, (settings,) = file_io.fs_by_scheme("gs", gcs.bucket).__reduce__()
+    assert settings["retry_time_limit"] == timedelta(seconds=30)
 
 
 def test_ended_token_is_tried_again(gcs: Gcs) -> None:
