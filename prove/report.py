@@ -53,6 +53,7 @@ CATALOGS = {
     "glue": "AWS Glue by moto, S3",
     "azure": "SQLite, Azure by Azurite",
     "gcs": "SQLite, Google by fake-gcs-server",
+    "vended": "Iceberg's REST server by OAuth, vended S3 credentials",
     "secured": "SQLite; Kafka over TLS with rights on the topic alone",
 }
 _STYLE = (

@@ -26,7 +26,7 @@ from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 # Those whose tables lie in the object store, and those whose tables do not.
 _OVER_S3 = {"rest": start_rest_catalog, "nessie": start_nessie}
-_CATALOGS = (*_OVER_S3, "glue", "postgres")
+_CATALOGS = (*_OVER_S3, "glue", "postgres", "vended")
 SPARK = "spark-connect"
 
 
@@ -68,6 +68,8 @@ class Servers:
         """Return PyIceberg's properties for ``postgres``, or for another one over a bucket of its own."""
         if name == "glue":
             return store_at(self.s3()).glue_properties
+        if name == "vended":  # its guards are each scenario's own
+            return self.catalog("rest")
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
 
     def secured_kafka(self) -> SecuredKafka:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from prove.lab.azurite import container_at
+from prove.lab.catalog_guard import VendedStore, guarded
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.gcs import gcs_at
 from prove.lab.generated_changes import RandomSource
@@ -26,6 +27,7 @@ NESSIE = "nessie"
 GLUE = "glue"
 AZURE = "azure"
 GCS = "gcs"
+VENDED = "vended"
 SECURED = "secured"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
@@ -35,6 +37,7 @@ CATALOG_NAMES = {
     GLUE: "AWS Glue by moto's server, made to compare versions",
     AZURE: "the embedded catalog; tables and log on Azure's storage, by Azurite",
     GCS: "the embedded catalog; tables and log on Google Cloud Storage, by fake-gcs-server",
+    VENDED: "Iceberg's REST server behind OAuth, with vended credentials for S3",
     SECURED: "the embedded catalog; Kafka over TLS, by a user with rights on the topic alone",
 }
 
@@ -90,11 +93,16 @@ class Testbed:
             configure(lab, "", {"state": google.location("log")})
             yield workload
             return
-        with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:
-            served = {**self.catalogs[catalog], "uri": proxy.url}
-            configure(lab, "catalog", {"warehouse": None, **served})
-            configure(lab, "", {"state": f"s3://{new_bucket(self.s3_endpoint)}/log"})
-            yield replace(workload, proxy=proxy)
+        with ExitStack() as stack:
+            served, store = self.catalogs[catalog], None
+            keys = {name: value for name, value in served.items() if name.startswith("s3.")}
+            if catalog == VENDED:
+                served, store = stack.enter_context(guarded(served))
+            proxy = stack.enter_context(FaultProxy(served["uri"]))
+            configure(lab, "catalog", {"warehouse": None, **served, "uri": proxy.url})
+            log = f"s3://{new_bucket(self.s3_endpoint)}/log"
+            configure(lab, "", {"state": {"uri": log, **keys} if store else log})
+            yield replace(workload, proxy=proxy, vended=store)
 
 
 @dataclass(slots=True)
@@ -118,12 +126,13 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A scenario's pipeline. ``proxy`` is in front of a catalog server."""
+    """A scenario's pipeline. ``proxy`` is in front of a catalog server, ``vended`` the store it vends for."""
 
     lab: Lab
     kafka: KafkaBroker
     folder: Path
     proxy: FaultProxy | None = None
+    vended: VendedStore | None = None
     contents: Contents = field(default_factory=Contents)
 
     def produce(

@@ -44,7 +44,19 @@ from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import AZURE, GCS, GLUE, NESSIE, POSTGRES, REST, SECURED, SQLITE, Testbed, Workload
+from prove.workload import (
+    AZURE,
+    GCS,
+    GLUE,
+    NESSIE,
+    POSTGRES,
+    REST,
+    SECURED,
+    SQLITE,
+    VENDED,
+    Testbed,
+    Workload,
+)
 
 JOBS = (*DATA_JOBS, *ROUTED_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
@@ -68,7 +80,7 @@ USUAL_FAULTS = (
 # An append, a replacement of rows, an append of what is owed, a change of columns, a row delta.
 WAYS_TO_COMMIT = (DRAIN, REPLAY, DEAD_LETTERS, NEW_COLUMNS, MIRROR)
 KILLED_ON_POSTGRES = (FIRST, DRAIN)
-# On Nessie, Glue, Azure and Google Cloud Storage.
+# On Nessie, Glue, Azure and Google Cloud Storage, and with vended credentials.
 KILLED_ON_FEW = (
     (FIRST, ("drain.after-table-made", "commit.after-swap")),
     (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),
@@ -163,7 +175,7 @@ def crash_cells() -> Iterator[Cell]:
         *_on_nessie(),
         *(
             Cell(job, Kill(point), catalog)
-            for catalog in (GLUE, AZURE, GCS)
+            for catalog in (GLUE, AZURE, GCS, VENDED)
             for job, points in KILLED_ON_FEW
             for point in points
         ),

@@ -17,7 +17,7 @@ from prove.lab.harm_proxy import Harm
 from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import fill, small_disk
 from prove.scenario import Findings, scenario_on
-from prove.workload import BATCH, REST, SQLITE, Testbed, Workload
+from prove.workload import BATCH, REST, SQLITE, VENDED, Testbed, Workload
 
 REFUSED = ("log-store-refused", "storage-refused")
 WRITTEN = Moment(
@@ -27,6 +27,13 @@ WRITTEN = Moment(
     "drain.after-tasks",
     (BATCH,),
 )
+
+
+@contextmanager
+def _ended(workload: Workload) -> Iterator[Callable[[], None]]:
+    """End every session of the vended credentials; who loads the table then has another one."""
+    assert workload.vended is not None
+    yield workload.vended.end_sessions
 
 
 @contextmanager
@@ -50,6 +57,7 @@ def _fill_up(whose: str, code: str, moment: Moment, testbed: Testbed) -> Finding
         return judge(workload, meeting(workload), moment.may_read_again)
 
 
+_ENDS = ("ended", "the vended credentials end", _ended)
 OF_STORES = (
     case
     for harm in Harm
@@ -63,12 +71,16 @@ OF_STORES = (
         codes=REFUSED if harm is Harm.DENIED else (),
     )
 )
+OF_VENDED = (
+    *cases_at((WRITING,), *_ENDS, catalog=VENDED, codes=("credentials-expired",)),
+    *cases_at((COMMITTING, LANDED), *_ENDS, catalog=VENDED, is_sat_out=True),
+)
 OF_DISKS = (
     ("lake", "storage-failed", (WRITING, COMMITTING, LANDED)),
     ("log", "disk-full", (BEFORE, WRITTEN, LANDED)),
 )
 SCENARIOS = (
-    *scenarios("a hostile object store", OF_STORES, prefix="store/"),
+    *scenarios("a hostile object store", (*OF_STORES, *OF_VENDED), prefix="store/"),
     *(
         scenario_on(
             f"disk/{whose}/{moment.name}",
