@@ -98,6 +98,8 @@ def _with_schema(
         if file is not None
         else {"file": None, "framing": Framing.NONE, "version": version}
     )
+    if pipeline.value.framing is Framing.GLUE:  # its serializers call the schema like the topic
+        place["subject"] = pipeline.topic
     place |= {"message": pipeline.value.message or (messages[-1] if messages else None)}
     return pipeline.model_copy(update={"value": pipeline.value.model_copy(update=place)})
 
