@@ -237,7 +237,6 @@ properties: SQLite in `catalog.db` and the warehouse `lake`, both in the state f
 
 | catalog | setting |
 |---|---|
-| SQLite, local disk | the default |
 | Postgres | `type: sql`, `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]` |
 | Iceberg REST | `type: rest`, `uri: https://host` |
 | Nessie | `type: rest`, `uri: http://nessie:19120/iceberg`; it keeps no history to roll back to |
@@ -270,6 +269,17 @@ Tables on Google Cloud Storage, `warehouse: gs://BUCKET/lake`:
 | service account | in the environment: `GOOGLE_APPLICATION_CREDENTIALS=/path/key.json` |
 | token | `gcs.oauth2.token` |
 | HMAC keys | as on S3, `s3.endpoint: https://storage.googleapis.com` |
+
+Tables on Azure, `warehouse: abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/lake`:
+
+| login | setting |
+|---|---|
+| account key, SAS token | `adls.account-key`, `adls.sas-token` (with `sp=rcwdl`) |
+| service principal | environment: `AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` |
+| workload identity | as Kubernetes sets it |
+| managed identity | none; `AZURE_CLIENT_ID` if user-assigned |
+
+While an identity gets no token, Arrow ends the process.
 
 [What is tested](supported-versions.md#catalogs-stores-registries). More properties:
 [PyIceberg's configuration](https://py.iceberg.apache.org/configuration/).

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from spark_jobs.protocol.errors import fault
+from spark_jobs.storage.azure import AZURE_SCHEMES, azure_container
 
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 JDBC_CATALOG_CLASS = "org.apache.iceberg.jdbc.JdbcCatalog"
@@ -37,8 +38,6 @@ _JAVA_NAMES = {
     "s3.request-timeout": "http-client.apache.socket-timeout-ms",
     "s3.sse-kms-key-id": "s3.sse.key",
     "s3.force-virtual-addressing": "s3.path-style-access",
-    "adls.account-name": "adls.auth.shared-key.account.name",
-    "adls.account-key": "adls.auth.shared-key.account.key",
 }
 # Iceberg-Java has names of their own for what requests to a catalog are signed with.
 _SIGNING = {
@@ -51,13 +50,14 @@ _PYICEBERG_ONLY = {
     "gcs.requester-pays", "s3.anonymous", "s3.profile-name", "s3.resolve-region", "s3.retry-strategy-impl",
     "client.profile-name", "glue.profile-name", "glue.access-key-id", "glue.secret-access-key",
     "glue.session-token", "glue.max-retries", "glue.retry-mode", "downcast-ns-timestamp-to-us-on-write",
-    "echo", "init_catalog_tables", "pool_pre_ping",
+    "echo", "init_catalog_tables", "pool_pre_ping", "adls.account-name", "adls.account-key", "adls.sas-token",
+    "adls.tenant-id", "adls.client-id", "adls.client-secret",
 }  # fmt: skip
-_PYICEBERG_FAMILIES = re.compile(r"(py-|auth(\.|$)|ssl(\.|$)|hdfs\.|hf\.).*")
+_PYICEBERG_FAMILIES = re.compile(r"(py-|auth(\.|$)|ssl(\.|$)|hdfs\.|hf\.|adls\.(blob|dfs)-storage-).*")
 _NOT_AS_IT_IS = {*_JAVA_NAMES, *_PYICEBERG_ONLY, "type", "uri", "catalog-impl"}
 _MILLISECONDS = ("http-client.apache.connection-timeout-ms", "http-client.apache.socket-timeout-ms")
 _TYPES_BY_SCHEME = {"http": "rest", "https": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql"}
-_OBJECT_STORES = ("s3://", "s3a://", "gs://", "abfs://", "abfss://", "wasb://", "wasbs://")
+_OBJECT_STORES = ("s3://", "s3a://", "gs://", *(f"{scheme}://" for scheme in AZURE_SCHEMES))
 
 
 def spark_catalog_conf(name: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -86,6 +86,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if "client.assume-role.arn" in java:
         java.setdefault("client.factory", ASSUME_ROLE_FACTORY)
         java.setdefault("client.assume-role.region", java.get("client.region", "us-east-1"))
+    java |= _azures(properties)
     if "s3.sse.key" in java:
         java.setdefault("s3.sse.type", "kms")
     if "credential" in properties:
@@ -93,6 +94,22 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         java.setdefault("token-exchange-enabled", "false")
     if properties.get("rest.sigv4-enabled", "").lower() == "true":
         java = {name: properties[own] for name, own in _SIGNING.items() if own in properties} | java
+    return java
+
+
+def _azures(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the logins of Azure, which Iceberg-Java has by account. Others it finds in the environment."""
+    account = properties.get("adls.account-name", "")
+    host = f"{account}.dfs.core.windows.net"
+    scheme, _, rest = properties.get("warehouse", "").partition("://")
+    if scheme in AZURE_SCHEMES:
+        _, account, host, _ = azure_container(rest.partition("/")[0])
+    java = {}
+    if account and (key := properties.get("adls.account-key")):
+        java["adls.auth.shared-key.account.name"] = account
+        java["adls.auth.shared-key.account.key"] = key
+    if account and (token := properties.get("adls.sas-token")):
+        java[f"adls.sas-token.{host}"] = token
     return java
 
 

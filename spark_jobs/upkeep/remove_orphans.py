@@ -14,7 +14,8 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import delete_file, locations_of, locations_of_others
 from spark_jobs.protocol.errors import fault
-from spark_jobs.storage.create_only import modified_us
+from spark_jobs.storage.azure import AZURE_SCHEMES
+from spark_jobs.storage.create_only import list_files, modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import UpkeepOutcome
 from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, overlaps
@@ -60,7 +61,13 @@ def _refuse_shared(work: TableWork) -> None:
 
 
 def _list_files(work: TableWork) -> dict[str, int | None]:
-    """Return the files that Iceberg's procedure lists, with their modification times."""
+    """Return the files that Iceberg's procedure lists, with their modification times.
+
+    On Azure all old files: Iceberg 1.12 lists them without their container (apache/iceberg#17247).
+    """
+    if work.table.location().startswith(AZURE_SCHEMES):
+        files = list_files(work.table.location(), work.table.io.properties)
+        return {file.location: file.modified_us for file in files if file.modified_us < _before_us(work)}
     older_than = dt.datetime.fromtimestamp(_before_us(work) / 1e6, dt.UTC)
     rows = work.rows(
         "remove_orphan_files",

@@ -17,8 +17,10 @@ from bootstrap.launch import extras_asked_for, launch
 from bootstrap.places import EXTRAS, LOCKS, ROOT, Places, lock_key, lock_path
 from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
+from prove.lab.azurite import NoNodeError, start_azurite
 from prove.lab.browser_setup import NoBrowserError, browser
 from servers.cache import user_cache
+from servers.process import ServerFolder
 from spark_jobs import __version__
 from spark_jobs.config.file_models import Extra
 
@@ -179,6 +181,14 @@ def test_a_browser_that_cannot_be_had_is_said_how_to_get(
         NoBrowserError, match=r"(?s)no apt-get.*apt-get install --no-install-recommends chromium"
     ):
         browser()
+
+
+def test_azurite_without_node_is_said_how_to_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed, and one reads what to type."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoNodeError, match=r"(?s)no node on the PATH.*apt-get install .* nodejs npm"):
+        start_azurite(ServerFolder(tmp_path, "azurite"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_help_version_and_typos_need_no_set_up(tmp_path: Path) -> None:

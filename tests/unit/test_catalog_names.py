@@ -68,6 +68,29 @@ def test_a_rest_catalog_over_s3():
     }
 
 
+def test_logins_of_azure_are_by_account():
+    """A key and a token as Iceberg-Java wants them; of an identity it asks the environment."""
+    lake = "abfss://box@acct.dfs.core.chinacloudapi.cn/lake"
+    rest = {"type": "rest", "uri": "http://host"}
+    emulator = {
+        "adls.blob-storage-authority": "127.0.0.1:1",
+        "adls.connection-string.acct": "http://127.0.0.1:1",
+    }
+    assert java_properties({**rest, "warehouse": lake, "adls.account-key": "k", **emulator}) == {
+        **rest,
+        "warehouse": lake,
+        "adls.auth.shared-key.account.name": "acct",
+        "adls.auth.shared-key.account.key": "k",
+        "adls.connection-string.acct": "http://127.0.0.1:1",
+    }
+    shared = {"warehouse": lake, "adls.sas-token": "s"}
+    assert java_properties(rest | shared)["adls.sas-token.acct.dfs.core.chinacloudapi.cn"] == "s"
+    named = {"warehouse": "sales", "adls.account-name": "acct", "adls.sas-token": "s"}
+    assert java_properties(rest | named)["adls.sas-token.acct.dfs.core.windows.net"] == "s"
+    login = {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret": "s"}
+    assert java_properties(rest | {"warehouse": lake} | login) == rest | {"warehouse": lake}
+
+
 def test_a_rest_catalog_that_verifies_signatures():
     """Java signs the catalog's requests by names of their own; the store's keys stay what they are."""
     signed = {"rest.sigv4-enabled": "true", "rest.signing-name": "glue", "client.region": "eu-west-1"}
