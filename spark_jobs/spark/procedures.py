@@ -51,6 +51,16 @@ def call_procedure(
     raise AssertionError("unreachable")
 
 
+def refuse_without(spark: SparkSession, java_class: str, procedure: str) -> None:
+    """Raise ``ConfigError`` (``spark-without-iceberg``) at once; Iceberg tries on for almost two minutes."""
+    try:
+        (found,) = spark.sql(f"SELECT try_reflect('java.lang.Class', 'forName', '{java_class}')").collect()
+    except SPARK_FAILURES as error:
+        raise _failure(error, procedure) from error
+    if found[0] is None:
+        raise fault("spark-without-iceberg", why=f"it lacks {java_class}", procedure=procedure)
+
+
 def table_argument(catalog: str, identifier: str) -> str:
     """Return the table's name as procedures parse it, with any characters.
 

@@ -17,7 +17,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.works.changes import REANCHOR
-from spark_jobs.spark.procedures import call_procedure, table_argument
+from spark_jobs.spark.procedures import call_procedure, refuse_without, table_argument
+from spark_jobs.storage.azure import AZURE_SCHEMES
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.read_figures import table_figures
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 
+_AZURES_CLIENT = "com.azure.storage.file.datalake.DataLakeFileSystemClient"  # of iceberg-azure-bundle
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
 
 
@@ -92,6 +94,8 @@ class TableWork:
     def rows(self, procedure: str, **arguments: Any) -> list[dict[str, Any]]:
         """Run a procedure and return its rows, after stopping one that a dead process left running."""
         self.connections.interrupt(self.tag)
+        if self.table.location().startswith(AZURE_SCHEMES):
+            refuse_without(self.connections.spark(), _AZURES_CLIENT, procedure)
         catalog = self.table.catalog.name
         named: Mapping[str, Any] = {"table": table_argument(catalog, self.identifier), **arguments}
         rows = call_procedure(self.connections.spark(), catalog, procedure, named, tag=self.tag)

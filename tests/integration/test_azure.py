@@ -12,7 +12,9 @@ from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.streams import stream
 from spark_jobs.export.export import export
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.query.query import query
+from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from tests.support.new_lab import DEAD_LETTERS
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 
@@ -61,6 +63,17 @@ def test_an_archive_on_azure_is_exported(new_lab: NewLab, azure: Azure) -> None:
     with lab.connections() as connections:
         export(lab.pipeline, connections, target)
     assert stream(lab, target, 0) == stream(lab, lab.pipeline.topic, 0)
+
+
+def test_upkeep_on_azure_names_what_spark_lacks(new_lab: NewLab, azure: Azure) -> None:
+    """Iceberg's bundle for Azure is not among the locked jars; nothing is tried without it."""
+    lab = on_azure(new_lab(), azure)
+    drain_often(lab, new_lab, MIN_FILES_TO_MERGE)
+    with pytest.raises(ConfigError, match="datalake") as raised:
+        tidy(lab, "compaction")
+    assert raised.value.code == "spark-without-iceberg"
+    assert "iceberg-azure-bundle" in raised.value.hint
+    expect_whole(lab, MIN_FILES_TO_MERGE)
 
 
 def test_strays_on_azure_go(new_lab: NewLab, azure: Azure) -> None:
