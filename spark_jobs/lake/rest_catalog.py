@@ -51,13 +51,10 @@ class PatientRestCatalog(RestCatalog):
 
     def _response_to_staged_table(self, identifier_tuple: Any, table_response: Any) -> StagedTable:
         """Take the credentials for the new table's place: it has no metadata file yet to choose them by."""
-        vended = self._resolve_storage_credentials(
-            table_response.storage_credentials, table_response.metadata.location
-        )
-        config = {**table_response.config, **vended}
-        return super()._response_to_staged_table(
-            identifier_tuple, table_response.model_copy(update={"config": config})
-        )
+        place, vended = table_response.metadata.location, table_response.storage_credentials
+        config = {**table_response.config, **self._resolve_storage_credentials(vended, place)}
+        response = table_response.model_copy(update={"config": config})
+        return super()._response_to_staged_table(identifier_tuple, response)
 
 
 def with_last_column_ids(body: bytes) -> bytes:
