@@ -98,13 +98,7 @@ def container_at(endpoint: str) -> Azure:
 def start_azurite(folder: ServerFolder) -> AzuriteServer:
     """Start the store, installing it first if needed, and wait until it listens. Raises ``NoNodeError``."""
     (port,) = free_ports(1)
-    patient = str(LOCK / "patient.js")
-    command = [
-        _program("node"),
-        "--require",
-        patient,
-        str(_installed() / "azurite" / "dist" / "src" / "blob" / "main.js"),
-    ]
+    command = [_program("node"), str(_installed() / "azurite" / "dist" / "src" / "blob" / "main.js")]
     # Clients are newer than the versions of the API that it knows by name; what they ask for it has.
     options = ("--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck")
     process = ServerProcess(folder, [*command, *options, "--blobPort", str(port)], clean_environment())
