@@ -114,14 +114,14 @@ def measure_many_pipelines(lab: Lab, pipelines: int, minutes: int) -> ManyPipeli
             producing.result()
         ended, flow_cpu = time.time(), time.process_time() - spent
         after, load = cpu_by_kind([root]), max(load, os.getloadavg()[0])
+        with DagsterInstance.from_config(str(home / ".sluice" / "dagster")) as instance:
+            first_tick, drains = _first_tick(instance), instance.get_runs(RunsFilter(job_name="drain"))
         committed = [commits_of(catalog, table) for table in tables]
     ages = sorted(
         age
         for produced, commits in zip(flow.produced_at, committed, strict=True)
         for age in _ages(produced, commits, began + minutes * 60 * _UNCOUNTED, ended)
     )
-    with DagsterInstance.from_config(str(home / ".sluice" / "dagster")) as instance:
-        first_tick, drains = _first_tick(instance), instance.get_runs(RunsFilter(job_name="drain"))
     failed = sum(run.status is DagsterRunStatus.FAILURE for run in drains)
     cores = {kind: (now - before.get(kind, 0.0)) / (ended - began) for kind, now in after.items()}
     return ManyPipelinesResult(
