@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from spark_jobs.protocol.errors import SIGNATURE
+
 MASK = "***"
 
 _SECRET_WORDS = re.compile(
@@ -41,7 +43,7 @@ _REFERENCES_ONLY = re.compile(rf"({REFERENCE.pattern})+")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL_TOKEN = re.compile(
     r"(?<=;token=)[^;]+|(?<=[?&]password=)[^&#\s]+|(?<=[?&]sslpassword=)[^&#\s]+"
-    r"|(?<=\bsig=)[^&\s']+"  # of Azure's SAS tokens, which errors have in another order
+    rf"|{SIGNATURE.pattern}"
 )
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 

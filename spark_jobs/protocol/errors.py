@@ -184,6 +184,10 @@ def named(error: Exception, command: str) -> SluiceError:
     )
 
 
+# Of a SAS token; errors have its parts in any order.
+SIGNATURE = re.compile(r"(?<=\bsig=)[^&\s']+")
+
+
 def first_line(error: Exception) -> str:
     """Return a library's exception as one line: its type and the first line of its text."""
     lines = str(error).splitlines()
@@ -192,7 +196,7 @@ def first_line(error: Exception) -> str:
 
 def without_signature(text: str) -> str:
     """Return the text without signatures of Azure's SAS tokens: errors have a request's whole address."""
-    return re.sub(r"(?<=\bsig=)[^&\s']+", "***", text)
+    return SIGNATURE.sub("***", text)
 
 
 def error_to_json(error: SluiceError) -> dict[str, Any]:
