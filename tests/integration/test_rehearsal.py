@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from cli.commands import preview
 from cli.commands.preview import command
 from prove.lab.pipeline_lab import configure
 from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.preview import rehearsal
 from spark_jobs.preview.rehearsal import Rehearsal, rehearse
 from tests.integration.test_drain_by_schema import FIRST, SECOND, by_registry, framed, order
 
@@ -61,13 +65,16 @@ def test_a_version_of_an_avro_schema_is_rehearsed_before_anybody_writes_it(
         unfit = rehearsed(lab, file=str(file))
         ((why, count),) = unfit.left_out.items()
         assert ("paid" in why, count, unfit.is_safe) == (True, 3, False)
+        typed = CliRunner(env={"SLUICE_CONFIG": str(lab.path)})
+        done = typed.invoke(command, ["orders", "--schema", str(file)], standalone_mode=False)
+        assert done.return_value == 65
+        assert done.output.endswith("the schema can hold none of the records\n")
 
         configure(
             lab, "pipelines/orders", {"quality": [{"name": "cheap", "when": "gate", "expectations": [CHEAP]}]}
         )
         failing = rehearsed(lab, version=2)
         assert (failing.is_safe, len(failing.failed_gates)) == (False, 1)
-        typed = CliRunner(env={"SLUICE_CONFIG": str(lab.path)})
         done = typed.invoke(command, ["orders", "--version", "2"], standalone_mode=False)
         assert done.return_value == 65
         assert "a batch of these records would be held: suite cheap" in done.output
@@ -88,3 +95,16 @@ def test_records_that_would_become_dead_letters_are_those_that_are_none_today(
     assert (seen.is_safe, seen.seen.balance.rows) == (False, 1)
     done = CliRunner(env={"SLUICE_CONFIG": str(lab.path)}).invoke(command, ["orders", "--version", "2"])
     assert "a rehearsal needs a registry" in done.output
+
+
+def test_a_mirrors_gates_are_said_to_be_unjudged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who reads the rehearsal must not take them for met."""
+    value = SimpleNamespace(format=ValueFormat.AVRO, registry="main")
+    mirror: Any = SimpleNamespace(value=value, gates=("cheap",), layout=SimpleNamespace(keeps_newest=True))
+    found = SimpleNamespace(fits_none=True, left_out={"no total": 1}, failed_gates=(), is_safe=False)
+    monkeypatch.setattr(rehearsal, "rehearse", lambda *_, **__: found)
+    connections: Any = None
+    assert preview._rehearse(mirror, connections, None, 2, 10) == 65
+    assert "gates were not judged" in capsys.readouterr().out
