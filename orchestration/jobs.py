@@ -105,13 +105,13 @@ def watching(
     )(named_failures()(tick))
 
 
-# With each further 500, sensors wait once longer: a look takes longer, and so do the runs it asks for.
+# With twice as many, sensors tick half as often: a look takes longer, and so do the runs it asks for.
 # The daemon looks every 5 s: 6 s between ticks would be 10.
 PIPELINES_AT_FULL_PACE = 500
 
 
 def paced(watch: SensorDefinition, pipelines: int) -> SensorDefinition:
-    """Return the sensor for this number of pipelines: with 1,000 it ticks a quarter as often as with 250."""
+    """Return the sensor for this number of pipelines: with 1,000 it ticks half as often."""
     slower = copy(watch)
     factor = max(1, pipelines // PIPELINES_AT_FULL_PACE)
     slower._min_interval = (watch.minimum_interval_seconds or 0) * factor  # noqa: SLF001  (no setter)

@@ -120,9 +120,8 @@ class Resident:
         if request == RENEW:
             if not was_woken:
                 self._renew()
-            self.worked_at = (
-                time.monotonic()
-            )  # the definitions, loaded since it asked, are for runs that follow
+            # It was woken by this, and has loaded the definitions since: runs are likely to follow.
+            self.worked_at = time.monotonic()
         elif request:
             run_id, job, arguments = request.decode().split(" ", 2)
             pid = self.fork(run_id, partial(execute_run, arguments), client)

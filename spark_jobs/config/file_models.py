@@ -62,7 +62,9 @@ class WrittenPipeline(PipelineSettings):
         None,
         "RE2 regular expression for whole topic names, never internal ones (`__…`). Otherwise as `topics`.",
     )
-    table: values.Table = Field(description="`namespace.table`; `{topic}` is the pipeline's name.")
+    table: values.Table = Field(
+        description="`namespace.table`; `{topic}` is the topic, with `_` for all but letters and digits."
+    )
 
 
 class WrittenCatalog(Frozen):
